@@ -1,0 +1,299 @@
+/* oj-box: what its parts share. The theory of operation is in main.c. */
+#ifndef BOX_H
+#define BOX_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifndef BOX_VERSION
+#define BOX_VERSION "unknown"
+#endif
+
+/* ---- fail.c: our own faults ------------------------------------------- */
+
+/* Why something of ours failed, in words for the log. Never about the program. */
+struct fault {
+    char text[256];
+};
+
+/* Fills in `fault` and returns -1. `fault_errno` appends ": strerror(errno)". */
+int fault_say(struct fault *fault, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+int fault_errno(struct fault *fault, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Ends this process: our fault, seen by the administrator. */
+_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- request.c: the messages; no side effects -------------------------- */
+
+enum {
+    MESSAGE_MAX_BYTES = 128 * 1024,
+    ARGUMENTS_MAX = 4096,
+    SLOTS_MAX = 128,
+    PARTS_MAX = 64, /* directories of the host that the administrator adds */
+    FILES_MAX = 1 << 20,
+    FILES_DEFAULT = 32768,
+    DESCRIPTORS_MAX = 8, /* received with one message; more are closed */
+};
+
+enum message_kind {
+    MESSAGE_RUN = 1,    /* with descriptors: tree, stdin, stdout, stderr [, data] */
+    MESSAGE_CANCEL = 2, /* the run with this number, if it is the current one */
+    MESSAGE_FORGET = 3, /* drop the slot's tree and layer; answered */
+};
+
+enum run_flags {
+    RUN_KEEP = 1, /* keep what the program changes as a layer (compile) */
+    RUN_DATA = 2, /* a fifth descriptor: the directory laid over the tree */
+    RUN_FLAGS_ALL = 3,
+};
+
+/* The fixed start of every message to a slot; little-endian, as the CPU has it.
+ * A run is followed by NUL-terminated strings: cwd, argc arguments, envc
+ * variables, and nothing else. */
+struct message_head {
+    char magic[4]; /* "OJB2": the version is part of it */
+    uint32_t kind;
+    uint64_t number; /* chosen by the client, returned in the answer */
+    uint32_t flags;
+    uint32_t argc;
+    uint32_t envc;
+    uint32_t files; /* most files and directories, existing ones not counted */
+    uint64_t cpu_us;
+    uint64_t wall_us;
+    uint64_t memory_bytes;
+    uint64_t output_bytes;
+    uint64_t processes;
+    uint64_t disk_bytes;
+};
+
+enum answer_kind {
+    ANSWER_RAN = 1,
+    ANSWER_FAILED = 2, /* our fault; the text says why */
+    ANSWER_READY = 3,  /* after start, on the control socket, with the slots' sockets */
+    ANSWER_FORGOT = 4,
+};
+
+enum limit_hit {
+    LIMIT_NONE,
+    LIMIT_CPU,
+    LIMIT_WALL,
+    LIMIT_MEMORY,
+    LIMIT_OUTPUT,
+    LIMIT_PROCESSES,
+    LIMIT_DISK,
+};
+
+enum answer_flags {
+    ANSWER_STDOUT_CUT = 1,
+    ANSWER_STDERR_CUT = 2,
+    ANSWER_CANCELLED = 4,
+    ANSWER_KEPT = 8,         /* the layer was kept */
+    ANSWER_NOT_EXECUTED = 16, /* there was no program to run: `error` says why */
+};
+
+/* Every answer; the text of a failure is NUL-terminated. */
+struct answer {
+    char magic[4];
+    uint32_t kind;
+    uint64_t number;
+    int32_t exit_code; /* -1: ended by a signal */
+    int32_t signal;    /* 0: it exited */
+    uint32_t limit;
+    uint32_t flags;
+    int32_t error; /* errno of the exec that failed; 0: it was executed */
+    uint32_t unused;
+    uint64_t cpu_us;
+    uint64_t wall_us;
+    uint64_t memory_bytes;
+    uint64_t processes;
+    uint64_t stdout_bytes;
+    uint64_t stderr_bytes;
+    struct fault fault;
+};
+
+/* A checked message. The strings point into the bytes it was parsed from. */
+struct request {
+    struct message_head head;
+    const char *cwd;
+    const char *argv[ARGUMENTS_MAX + 1];
+    const char *envp[ARGUMENTS_MAX + 1];
+};
+
+/* 0, or -1 with the reason in `fault`. */
+int request_parse(struct request *request, const char *bytes, size_t length, struct fault *fault);
+
+/* How many descriptors a message of this kind and flags carries. */
+int request_descriptors(const struct message_head *head);
+
+/* "2s", "1500ms", "2m" -> microseconds; "64M", "1g", "4096" -> bytes. False: not that. */
+bool parse_duration(const char *text, uint64_t *microseconds);
+bool parse_size(const char *text, uint64_t *bytes);
+
+const char *limit_name(enum limit_hit limit);
+
+/* ---- cgroup.c: accounting and limits ----------------------------------- */
+
+enum cgroup_version { CGROUP_V1 = 1, CGROUP_V2 = 2 };
+
+enum { CGROUP_TREES = 3 }; /* v1: memory, pids, cpuacct; v2: one */
+
+/* Our own subtree. Opened once, by the first process. */
+struct cgroup_home {
+    enum cgroup_version version;
+    int trees;
+    int parent[CGROUP_TREES]; /* the cgroup this process was started in */
+    int dir[CGROUP_TREES];    /* ours, below it: every run is below this one */
+    int cpu_parent, cpu_dir; /* v1, where cpu is not mounted with cpuacct; otherwise -1 */
+    char name[64];
+    bool has_swap; /* swap can be limited, and must be */
+};
+
+/* The cgroup of one run: made ahead, used once, removed. */
+struct cgroup {
+    char name[32];
+    int dir[CGROUP_TREES];
+    int attach[CGROUP_TREES]; /* v1: the `tasks` files */
+    int cpu, memory_peak, memory_events, pids_peak, pids_events, pids_now;
+    uint64_t memory_limit_bytes;
+};
+
+struct cgroup_usage {
+    uint64_t cpu_us;
+    uint64_t memory_bytes;
+    uint64_t processes; /* at most at one time; 0 where the kernel does not say */
+    uint64_t oom_kills;
+    bool starved; /* killed for memory within its limit: the machine, or who is above, had none */
+    uint64_t forks_refused;
+    bool memory_exhausted; /* the peak is the limit, and not for files that could be dropped */
+};
+
+/* Finds the hierarchies, sweeps what dead predecessors left, makes our subtree. */
+int cgroup_open_home(struct cgroup_home *home, unsigned slots, struct fault *fault);
+/* For a slot: takes its share of the processors, for itself and all that it starts. */
+void cgroup_take_share(const struct cgroup_home *home, unsigned slot);
+/* Removes our subtree, once nothing runs any more. */
+void cgroup_close_home(const struct cgroup_home *home);
+
+int cgroup_make(const struct cgroup_home *home, struct cgroup *group, unsigned slot,
+                unsigned long serial, struct fault *fault);
+int cgroup_limit(const struct cgroup_home *home, struct cgroup *group,
+                 uint64_t memory_bytes, uint64_t processes, struct fault *fault);
+/* v1: the calling, single-threaded process moves itself in. */
+int cgroup_enter(const struct cgroup_home *home, const struct cgroup *group);
+uint64_t cgroup_cpu_us(const struct cgroup_home *home, const struct cgroup *group);
+uint64_t cgroup_processes(const struct cgroup *group); /* now, where there is no peak */
+uint64_t cgroup_oom_kills(const struct cgroup *group);
+/* Whether the kernel itself ends the whole run when it kills one process for memory. */
+bool cgroup_kills_together(const struct cgroup_home *home);
+int cgroup_usage(const struct cgroup_home *home, const struct cgroup *group,
+                 struct cgroup_usage *usage, struct fault *fault);
+void cgroup_remove(const struct cgroup_home *home, struct cgroup *group);
+
+/* True where the caller's cgroup was not delegated, so that `oj-box run` needs a scope. */
+bool cgroup_needs_scope(void);
+
+/* ---- tree.c: what a program sees of the host --------------------------- */
+
+/* Moves the calling process into a new mount namespace whose root is a small
+ * read-only tree: chosen parts of the host, /dev, and the mount points below.
+ * `own_ns` becomes a descriptor of that namespace. */
+int tree_enter(char *const extra_parts[], int *own_ns, struct fault *fault);
+
+/* Mount points in that tree. What the slot mounts below /.oj also appears in the mount
+ * namespace of a waiting init, and what it unmounts is gone there, too; not the other way. */
+#define TREE_SHARED "/.oj"
+#define TREE_BOX "/box"     /* what the program sees */
+#define TREE_LOWER "/.oj/tree"  /* the client's directory */
+#define TREE_DATA "/.oj/data"   /* its second directory */
+#define TREE_LAYER "/.oj/layer" /* what compile left behind */
+#define TREE_RUN "/.oj/run"     /* the run's own tmpfs */
+#define TREE_NEXT "/.oj/next"   /* the same while it may become the layer */
+
+/* ---- filter.c: system calls --------------------------------------------- */
+
+/* Compiles the filter once; a run only installs it. */
+int filter_compile(struct fault *fault);
+int filter_install(void);
+
+/* ---- slot.c, inside.c ---------------------------------------------------- */
+
+struct slot_settings {
+    const struct cgroup_home *home;
+    unsigned number;
+    uid_t uid;
+    int socket;  /* the client's */
+    int host_ns; /* the mount namespace in which the client's directories are */
+    int core;    /* programs stay on this one; -1: they go where there is room */
+    char *const *extra_parts;
+};
+
+/* Serves one slot until its socket closes. Writes "" or a fault to `ready`. */
+_Noreturn void slot_serve(const struct slot_settings *settings, int ready);
+
+/* What init and the slot tell each other through shared memory. The program has no access:
+ * executing it takes the mapping away. */
+struct report {
+    bool has_layer; /* from the slot, with the request: what a compile left is mounted */
+    volatile int ended;  /* the program was waited for: `status` is valid */
+    volatile int failed; /* the inside failed: `fault` is valid */
+    int status;
+    int exec_error; /* errno, if there was no program to execute */
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint64_t disk_free_bytes;
+    uint64_t disk_free_files;
+    struct fault fault;
+};
+
+/* What init knows before it is told what to run. */
+struct inside {
+    const struct cgroup_home *home;
+    const struct cgroup *group;
+    struct report *report;
+    uid_t uid;
+    int socket; /* from the slot: the message with stdin, stdout, stderr; to it: the end */
+    int core;   /* -1: any */
+};
+
+/* For the slot and init: signals that mean nothing to them, such as those that
+ * `systemctl kill` sends to all processes of a unit, wait for ever. */
+void block_strays(void);
+
+/* Mounts a run's tmpfs on `path` with its directories. */
+int inside_mount_scratch(const char *path, uint64_t disk_bytes, uint32_t files, uid_t uid,
+                         struct fault *fault);
+
+/* The life of a run's pid 1. */
+_Noreturn void inside_main(const struct inside *inside);
+
+uint64_t now_ns(void);
+
+/* ---- wire.c -------------------------------------------------------------- */
+
+/* 1: a message; 0: the peer is gone; -1: an error or nothing there. `length` and
+ * `count` are how much there is room for, and become how much came. */
+int receive_message(int socket, char *bytes, size_t *length, int *fds, int *count, int flags);
+int send_message(int socket, const void *bytes, size_t length, const int *fds, int count);
+
+/* ---- shell.c: for administrators ----------------------------------------- */
+
+int shell_run(int argc, char **argv);
+int shell_check(int argc, char **argv);
+
+/* main.c: starts `slots` slots; returns their sockets for the client. */
+struct box {
+    struct cgroup_home home;
+    unsigned slots;
+    int sockets[SLOTS_MAX];
+    pid_t pids[SLOTS_MAX];
+};
+int box_open(struct box *box, unsigned slots, uid_t first_uid, bool pin, char *const *extra_parts,
+             struct fault *fault);
+void box_close(struct box *box);
+
+#endif

@@ -1,0 +1,1 @@
+"""The cluster from outside: the same calls as over Thrift, through a gateway's HTTP API."""

@@ -1,0 +1,1 @@
+"""oj-etcd: an etcd member, or a proxy to members, under systemd's eye."""

@@ -1,0 +1,138 @@
+"""What lies in the data directory beside etcd's own files.
+
+member/                  etcd's; data is there when it holds a log
+known-members            the cluster as this node last knew it, to ask when it starts again
+left                     `oj leave` was here: do not join again by yourself
+recover                  `oj recover` was here: start once as the only member
+removed                  etcd has said that this member was removed
+set-aside-TIMESTAMP/     data of before, that was no longer of use; the newest two
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oj.clock import utc_now
+from oj.errors import Unavailable
+
+KEPT_ASIDE = 2
+PROXY = "grpc-proxy"  # below a node's data: what a proxy remembers
+
+
+@dataclass(frozen=True)
+class Known:
+    """The cluster as this node last knew it; ids are 0 and lists empty where it did not."""
+
+    cluster_id: int = 0
+    member_id: int = 0
+    clients: tuple[str, ...] = ()  # HOST:PORT of the others
+
+
+class DataDirectory:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.left = path / "left"
+        self.recover = path / "recover"
+        self.unusable = path / "unusable"
+        self.known = path / "known-members"
+
+    def prepare(self) -> None:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # etcd does not start as a member where it finds a directory of this name, which the proxy
+        # of earlier versions has left.
+        with contextlib.suppress(OSError):
+            self.path.joinpath("proxy").rmdir()
+
+    @property
+    def has_data(self) -> bool:
+        """By etcd's own rule: there is a log. It appears at once and whole."""
+        return any(self.path.joinpath("member", "wal").glob("*.wal"))
+
+    def read_known(self) -> Known:
+        try:
+            values = json.loads(self.known.read_text())
+            return Known(
+                int(values["cluster"], 16), int(values["member"], 16), tuple(values["clients"])
+            )
+        except FileNotFoundError:
+            return Known()
+        except (OSError, ValueError, KeyError, TypeError):
+            return Known()  # it only helps; an unreadable one must not hinder
+
+    def write_known(self, known: Known) -> None:
+        """Raises Unavailable when the disk is full or the directory gone."""
+        text = json.dumps(
+            {
+                "cluster": f"{known.cluster_id:x}",
+                "member": f"{known.member_id:x}",
+                "clients": list(known.clients),
+            },
+            indent=1,
+        )
+        self._write(self.known, text + "\n")
+
+    def read_unusable(self) -> str:
+        """Why the data is of no use; empty when nothing is known."""
+        try:
+            return self.unusable.read_text().strip()
+        except OSError:
+            return ""
+
+    def mark(self, marker: Path, text: str) -> None:
+        """Leaves one of the marker files, with words for who finds it."""
+        self._write(marker, text + "\n")
+
+    def set_aside(self) -> Path:
+        """Moves etcd's files to a directory beside them, and keeps the newest two of those."""
+        stamp = utc_now().strftime("%Y%m%dT%H%M%S.%fZ")
+        target = self.path / f"set-aside-{stamp}"
+        target.mkdir(mode=0o700)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(self.known, target / self.known.name)
+        with contextlib.suppress(FileNotFoundError):
+            self.path.joinpath("member").rename(target / "member")
+        self._forget_membership()
+        for old in sorted(self.path.glob("set-aside-*"))[:-KEPT_ASIDE]:
+            shutil.rmtree(old, ignore_errors=True)
+        return target
+
+    def _forget_membership(self) -> None:
+        """Who the others are is still of use; which member this was is not."""
+        known = self.read_known()
+        if known.clients:
+            self.write_known(Known(clients=known.clients))
+        self.unusable.unlink(missing_ok=True)
+
+    def _write(self, target: Path, text: str) -> None:
+        """Whole or not at all, and owned as the directory is: `oj leave` runs as root."""
+        new = target.with_name(target.name + ".new")
+        try:
+            with new.open("w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            owner = self.path.stat()
+            with contextlib.suppress(PermissionError):
+                os.chown(new, owner.st_uid, owner.st_gid)
+            new.replace(target)
+        except OSError as error:
+            raise Unavailable(f"cannot write {target}: {error.strerror}") from error
+
+
+def is_full(path: Path, least_bytes: int = 64 << 20) -> bool:
+    """Whether the disk has next to nothing left; etcd allocates 64 MB for its log at a time."""
+    try:
+        return shutil.disk_usage(path).free < least_bytes
+    except OSError:
+        return False
+
+
+def others(addresses: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
+    """The addresses without our own, each once, in order."""
+    return tuple(address for address in dict.fromkeys(addresses) if address not in own)

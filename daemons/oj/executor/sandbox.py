@@ -1,0 +1,431 @@
+"""Runs programs under oj-box: the executor's only way to start anything foreign.
+
+This module owns the conversation with oj-box (daemons/box/, oj-box(8)): one
+process, started as root before the executor drops its privileges, with one
+SOCK_SEQPACKET socket per slot. The Python process itself never forks for a run.
+
+Trees and layers. `RunRequest.directory` is a directory of the caller's on the
+host; the program sees it as /box. It is never written to: what a program
+changes goes to a fresh, size-limited tmpfs laid over it, which dies with the
+run. A run with `writable=True` (the compile step) keeps that tmpfs as a layer
+of the slot, so that later runs of the same directory *in the same slot* see
+what it left behind, and cannot alter it either. `data` is laid over both, for
+files that only the run may see and that compile must not be able to replace.
+The caller can therefore always delete its own directories; the layer goes when
+the slot is given another directory or `forget` is called.
+
+Modes. Programs run as an own uid per slot, which owns nothing of the tree: the
+caller makes files readable by others and directories writable by others (0644
+or 0755, 0777), below a parent that only it can enter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from oj.executor import boxwire
+from oj.executor.runs import LimitHit, RunLimits, RunRequest
+
+__all__ = [
+    "Cancellation",
+    "LimitHit",
+    "Output",
+    "RunCancelled",
+    "RunLimits",
+    "RunRequest",
+    "Sandbox",
+    "SandboxFailure",
+    "Usage",
+]
+
+GRACE_S = 10.0
+"""How long oj-box may take beyond a run's own time before it counts as broken."""
+
+
+class SandboxFailure(Exception):
+    """The sandbox, not the program, failed. Never a verdict: the task is retried elsewhere."""
+
+
+class RunCancelled(Exception):
+    """The run was cancelled; every process of it is dead."""
+
+
+class Output:
+    """What a run wrote to one stream, in an anonymous file, from its first byte.
+
+    At most `output_bytes` of it; `cut` says that there was more. To be closed by
+    the caller (it is a context manager)."""
+
+    def __init__(self, fd: int, size_bytes: int, cut: bool) -> None:
+        self._fd = fd
+        self.size_bytes = size_bytes
+        self.cut = cut
+
+    @classmethod
+    def empty(cls, name: str) -> Output:
+        return cls(os.memfd_create(name, os.MFD_CLOEXEC), 0, False)
+
+    def fileno(self) -> int:
+        """The descriptor, still owned by this object; use os.pread, its offset is anywhere."""
+        return self._fd
+
+    def read(self, most_bytes: int | None = None) -> bytes:
+        """The first `most_bytes` bytes, or all."""
+        want = self.size_bytes if most_bytes is None else min(most_bytes, self.size_bytes)
+        parts = []
+        offset = 0
+        while offset < want:
+            part = os.pread(self._fd, want - offset, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How a run ended and what it used. Close `stdout` and `stderr`, or the Usage itself."""
+
+    exit_code: int | None
+    """None if it was ended by a signal. As in a shell 126 or 127 if argv[0] could not be
+    executed or found, but a program may end so, too: see exec_error."""
+    signal: int | None
+    limit_hit: LimitHit
+    cpu_us: int
+    wall_us: int
+    memory_bytes: int
+    processes: int
+    stdout: Output
+    stderr: Output
+    exec_error: int = 0
+    """The errno with which argv[0] could not be executed; 0 if it was."""
+
+    def close(self) -> None:
+        self.stdout.close()
+        self.stderr.close()
+
+    def __enter__(self) -> Usage:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Cancellation:
+    """Cancels what runs with it, now and later. One per task; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._kill: Callable[[], None] | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Kills the run that uses this at once; later runs with it raise RunCancelled."""
+        with self._lock:
+            self._cancelled = True
+            if self._kill is not None:
+                self._kill()
+
+    @contextlib.contextmanager
+    def _covering(self, start: Callable[[], None], kill: Callable[[], None]) -> Iterator[None]:
+        """Starts a run so that no cancel falls between the look at the flag and the start."""
+        with self._lock:
+            if self._cancelled:
+                raise RunCancelled
+            start()
+            self._kill = kill
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._kill = None
+
+
+class _Slot:
+    """The client's end of one slot: one conversation at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+        self._number = 0
+        self._broken: str | None = None
+
+    def ask(
+        self,
+        pack: Callable[[int], bytes],
+        fds: Sequence[int],
+        timeout_s: float,
+        cancellation: Cancellation,
+    ) -> boxwire.Answer:
+        """Sends a message and waits for its answer."""
+        with self._lock:
+            if self._broken is not None:
+                raise SandboxFailure(self._broken)
+            self._number += 1
+            number = self._number
+            message = pack(number)
+            try:
+                with cancellation._covering(
+                    start=lambda: self._send(message, fds, timeout_s),
+                    kill=lambda: self._cancel(number),
+                ):
+                    data = self._sock.recv(boxwire.ANSWER_BYTES + 1)
+                if not data:
+                    raise OSError("oj-box died")
+                answer = boxwire.parse_answer(data)
+                if answer.number not in (number, 0):
+                    raise ValueError("an answer to another request")
+            except (OSError, ValueError) as error:
+                # Closing it makes the slot kill whatever it still runs.
+                self._broken = f"the sandbox failed: {error or type(error).__name__}"
+                self._sock.close()
+                raise SandboxFailure(self._broken) from error
+            return answer
+
+    def _send(self, message: bytes, fds: Sequence[int], timeout_s: float) -> None:
+        self._sock.settimeout(timeout_s)
+        if fds:
+            socket.send_fds(self._sock, [message], fds)
+        else:
+            self._sock.send(message)
+
+    def _cancel(self, number: int) -> None:
+        # A dead oj-box has nothing left to cancel; the waiting run sees its end.
+        with contextlib.suppress(OSError):
+            self._sock.send(boxwire.pack_plain(boxwire.Kind.CANCEL, number))
+
+    def close(self) -> None:
+        # Not under the lock: a run that waits for its answer must see the end.
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._broken = self._broken or "the sandbox is closed"
+            self._sock.close()
+
+
+class Sandbox:
+    """oj-box and its slots. A context manager; `run` is safe from several threads."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        slots: Sequence[socket.socket],
+    ) -> None:
+        self._process = process
+        self._control = control
+        self._slots = [_Slot(sock) for sock in slots]
+
+    @classmethod
+    def start(
+        cls,
+        box_path: str,
+        slots: int,
+        first_uid: int = 64100,
+        start_timeout_s: float = 20.0,
+        parts: Sequence[str] = (),
+        pin: bool = False,
+    ) -> Sandbox:
+        """Starts oj-box; to be called as root, before privileges are dropped.
+
+        `parts` are further directories of the host that programs may read; `pin` gives each
+        slot's programs a core of their own where there are more cores than slots. Raises
+        SandboxFailure with oj-box's own words if it cannot enforce a limit here."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [box_path, "serve", "--socket", str(theirs.fileno())]
+        command += ["--slots", str(slots), "--first-uid", str(first_uid)]
+        if pin:
+            command.append("--pin")
+        for part in parts:
+            command += ["--part", part]
+        with contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
+            with theirs:
+                try:
+                    process = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env={}
+                    )
+                except OSError as error:
+                    raise SandboxFailure(f"cannot start {box_path}: {error}") from error
+            undo.callback(_end, process)
+            undo.callback(ours.close)
+            try:
+                ours.settimeout(start_timeout_s)
+                data, fds, _, _ = socket.recv_fds(ours, boxwire.ANSWER_BYTES + 1, slots)
+                sockets = [socket.socket(fileno=fd) for fd in fds]
+                answer = boxwire.parse_answer(data)
+            except (OSError, ValueError) as error:
+                raise SandboxFailure(f"oj-box did not start: {error}") from error
+            if answer.kind is not boxwire.AnswerKind.READY or len(sockets) != slots:
+                raise SandboxFailure(answer.fault or "oj-box did not start its slots")
+            undo.pop_all()
+            return cls(process, ours, sockets)
+
+    @property
+    def slots(self) -> int:
+        return len(self._slots)
+
+    def run(
+        self, slot: int, request: RunRequest, cancellation: Cancellation | None = None
+    ) -> Usage:
+        """Runs one program in `slot` (0 up to slots - 1) and waits for its end.
+
+        One run per slot at a time. Raises RunCancelled, or SandboxFailure if the sandbox
+        failed or oj-box died."""
+        with contextlib.ExitStack() as inputs, contextlib.ExitStack() as outputs:
+            stdout = outputs.enter_context(Output.empty("stdout"))
+            stderr = outputs.enter_context(Output.empty("stderr"))
+            fds = [_open_directory(request.directory, inputs), _open_stdin(request.stdin, inputs)]
+            fds += [stdout.fileno(), stderr.fileno()]
+            if request.data is not None:
+                fds.append(_open_directory(request.data, inputs))
+            answer = self._slots[slot].ask(
+                lambda number: _pack(number, request),
+                fds,
+                request.limits.wall_ms / 1000 + GRACE_S,
+                cancellation or Cancellation(),
+            )
+            if answer.kind is not boxwire.AnswerKind.RAN:
+                raise SandboxFailure(answer.fault)
+            if answer.flags & boxwire.AnswerFlag.CANCELLED:
+                raise RunCancelled
+            stdout.size_bytes = answer.stdout_bytes
+            stdout.cut = bool(answer.flags & boxwire.AnswerFlag.STDOUT_CUT)
+            stderr.size_bytes = answer.stderr_bytes
+            stderr.cut = bool(answer.flags & boxwire.AnswerFlag.STDERR_CUT)
+            outputs.pop_all()
+            return Usage(
+                exit_code=answer.exit_code if answer.exit_code >= 0 else None,
+                signal=answer.signal or None,
+                limit_hit=LimitHit(answer.limit),
+                cpu_us=answer.cpu_us,
+                wall_us=answer.wall_us,
+                memory_bytes=answer.memory_bytes,
+                processes=answer.processes,
+                stdout=stdout,
+                stderr=stderr,
+                exec_error=answer.error,
+            )
+
+    def forget(self, slot: int) -> None:
+        """Drops the slot's directory and layer, so that the caller's files are not held."""
+        answer = self._slots[slot].ask(
+            lambda number: boxwire.pack_plain(boxwire.Kind.FORGET, number),
+            (),
+            GRACE_S,
+            Cancellation(),
+        )
+        if answer.kind is not boxwire.AnswerKind.FORGOT:
+            raise SandboxFailure(answer.fault)
+
+    def alive(self) -> bool:
+        """Whether oj-box still runs. If not, only a new process can start it again."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Ends oj-box with everything it runs, and waits for it."""
+        self._control.close()
+        for slot in self._slots:
+            slot.close()
+        _end(self._process)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Waits for an oj-box whose control socket was closed: that is what ends it."""
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        # Without root the signal is refused; then systemd ends it with the unit.
+        with contextlib.suppress(PermissionError):
+            process.kill()
+            process.wait(GRACE_S)
+
+
+def _open_directory(path: str, undo: contextlib.ExitStack) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise SandboxFailure(f"cannot open the directory {path}: {error.strerror}") from error
+    undo.callback(os.close, fd)
+    return fd
+
+
+def _open_stdin(source: str | int | None, undo: contextlib.ExitStack) -> int:
+    if isinstance(source, int):
+        return source
+    path = os.devnull if source is None else source
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SandboxFailure(f"cannot open the input {path}: {error.strerror}") from error
+    undo.callback(os.close, fd)
+    return fd
+
+
+def _pack(number: int, request: RunRequest) -> bytes:
+    limits = request.limits
+    flags = boxwire.RunFlag(0)
+    if request.writable:
+        flags |= boxwire.RunFlag.KEEP
+    if request.data is not None:
+        flags |= boxwire.RunFlag.DATA
+    return boxwire.pack_run(
+        number,
+        flags,
+        (
+            limits.cpu_ms * 1000,
+            limits.wall_ms * 1000,
+            limits.memory_bytes,
+            limits.output_bytes,
+            limits.processes,
+            limits.disk_bytes,
+            limits.files,
+        ),
+        request.cwd,
+        request.argv,
+        request.env,
+    )

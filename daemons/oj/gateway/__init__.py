@@ -1,0 +1,1 @@
+"""oj-gateway: the HTTP API and the web page, under uWSGI."""

@@ -1,0 +1,79 @@
+"""uWSGI's configuration file, made from ours; no I/O."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from oj.gateway.settings import Settings
+
+# What every process of uWSGI can see of the others: counters of requests and log-ins.
+CACHE = "limits"
+CACHED_ITEMS = 16384
+CACHED_KEY_BYTES = 80
+FIFO = "master.fifo"
+METRICS = "metrics"
+RELOAD = b"c"  # one worker after the other
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library's own name for it
+MERCY_S = 5  # for requests under way when it stops or loads itself anew; streams come back
+
+
+def write_ini(found: Settings, config: Path) -> str:
+    host, port = found.listen
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    options: list[tuple[str, object]] = [
+        ("strict", "true"),
+        ("plugins", "http,python3"),
+        # A router of its own, so that a client that sends slowly holds no thread of Python's
+        # while its headers come in.
+        ("http", address),
+        ("socket", found.runtime_directory / "app.socket"),
+        ("chmod-socket", 600),
+        # Takes the word for a graceful reload, which SIGHUP is not: it would close the port.
+        ("master-fifo", found.runtime_directory / FIFO),
+        ("http-keepalive", 30),
+        ("http-auto-chunked", "true"),
+        ("http-timeout", 90),
+        ("http-connect-timeout", 5),
+        ("http-buffer-size", 16384),
+        ("buffer-size", 16384),
+        ("so-keepalive", "true"),
+        ("listen", 100),
+        ("master", "true"),
+        ("processes", found.processes),
+        # Event streams hold a thread each; a thread that waits costs a stack and nothing else.
+        ("threads", found.threads),
+        ("thread-stacksize", 512),
+        ("enable-threads", "true"),
+        # gRPC does not survive a fork: each process loads the application for itself.
+        ("lazy-apps", "true"),
+        ("need-app", "true"),
+        ("single-interpreter", "true"),
+        ("module", "oj.gateway.wsgi"),
+        ("env", f"OJ_GATEWAY_CONF={config}"),
+        ("env", f"{METRICS_VARIABLE}={found.runtime_directory / METRICS}"),
+        (
+            "cache2",
+            f"name={CACHE},items={CACHED_ITEMS},keysize={CACHED_KEY_BYTES},blocksize=64,purge_lru=1",
+        ),
+        ("die-on-term", "true"),
+        ("worker-reload-mercy", MERCY_S),
+        ("reload-mercy", MERCY_S),
+        ("ignore-sigpipe", "true"),
+        ("ignore-write-errors", "true"),
+        ("disable-write-exception", "true"),
+        # uWSGI takes the scheme from X-Forwarded-Proto, whoever sends it, and dies if that is no
+        # UTF-8. The application looks at the header itself, where it comes from a known proxy.
+        ("route-run", "setscheme:http"),
+        # Bodies carry programs and tokens; what is worth telling the application tells itself.
+        ("disable-logging", "true"),
+        ("auto-procname", "true"),
+        ("procname-prefix", "oj-gateway "),
+        ("no-orphans", "true"),
+        ("vacuum", "true"),
+    ]
+    lines = [
+        "; Written by oj-gateway at each start; change /etc/oj/gateway.conf instead.",
+        "[uwsgi]",
+    ]
+    lines += [f"{key} = {value}" for key, value in options]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,141 @@
+"""The life of oj-gateway: write uWSGI's configuration, start it, watch over it, stop it.
+
+Processes: this daemon; uWSGI's master, its HTTP router and its workers, which have the application
+(wsgi.py). The daemon alone speaks to systemd; it is ready when the application answers over the
+port, and the same question feeds the watchdog. That no judicator answers is told, but not mended by
+a restart. SIGHUP has uWSGI load the application anew, worker by worker, without closing the port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from oj import service
+from oj.child import Child, Silent
+from oj.clock import backoff
+from oj.errors import Unavailable
+from oj.gateway.ini import FIFO, MERCY_S, METRICS, RELOAD, write_ini
+from oj.gateway.settings import Settings, load
+
+PROGRAM = "uwsgi-core"
+CHECK_TIMEOUT_S = 4.0
+STOP_S = MERCY_S + 10.0
+QUIET_START_S = 5.0  # no word of trouble before that: the application needs a second or two
+
+log = logging.getLogger("oj.gateway")
+
+
+def read_line(line: str) -> tuple[int, str]:
+    """A line of uWSGI's or of the application, which puts its level in front as systemd does."""
+    if len(line) > 3 and line[0] == "<" and line[2] == ">" and line[1].isdigit():
+        level = {"2": 50, "3": 40, "4": 30, "5": 20, "6": 20, "7": 10}.get(line[1], logging.INFO)
+        return level, line[3:]
+    # Dozens of lines at each start; our own say what matters of them.
+    return logging.DEBUG, line
+
+
+def serve(daemon: service.Service, settings: Settings) -> None:
+    directory = settings.runtime_directory
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.rmtree(directory / METRICS, ignore_errors=True)
+    (directory / METRICS).mkdir(mode=0o700)
+    ini = directory / "uwsgi.ini"
+    ini.write_text(write_ini(settings, config_path()))
+    daemon.status("uWSGI is starting")
+    with contextlib.ExitStack() as stack:
+        child = Child(
+            "uwsgi",
+            [find_program(settings), "--ini", str(ini)],
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith("UWSGI_")},
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "GRPC_DNS_RESOLVER": "native",
+            },
+            read_line=read_line,
+            on_exit=daemon.fail,
+        )
+        child.start()
+        stack.callback(child.stop, STOP_S)
+        daemon.on_signal(signal.SIGHUP, lambda: reload(settings))
+
+        def check() -> str:
+            return ask(settings)
+
+        if wait_until_serving(daemon, check):
+            host, port = settings.listen
+            daemon.ready(f"serving at http://{host}:{port}/")
+            daemon.supervise(child.guard(check))
+
+
+def reload(settings: Settings) -> None:
+    """Has each worker load the application and its configuration anew, one after the other."""
+    load(config_path())  # raises, before anything is touched, if the file is wrong now
+    log.info("reloading")
+    fifo = os.open(settings.runtime_directory / FIFO, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        os.write(fifo, RELOAD)
+    finally:
+        os.close(fifo)
+
+
+def find_program(settings: Settings) -> str:
+    program = settings.program or shutil.which(PROGRAM) or shutil.which("uwsgi")
+    if not program:
+        raise Unavailable("there is no uwsgi: install uwsgi-core and uwsgi-plugin-python3")
+    return program
+
+
+def config_path() -> Path:
+    return Path(service.parse_arguments("gateway", DESCRIPTION).config).resolve()
+
+
+def ask(settings: Settings) -> str:
+    """The sentence for STATUS=; Unavailable when no judicator answers, Silent when we do not."""
+    page = http.client.HTTPConnection(*settings.local, timeout=CHECK_TIMEOUT_S)
+    try:
+        page.request("GET", "/healthz", headers={"Host": "localhost"})
+        answer = page.getresponse()
+        told = json.loads(answer.read())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Silent(f"the application does not answer: {error}") from error
+    finally:
+        page.close()
+    if answer.status != 200:
+        raise Unavailable(str(told.get("detail", "the application is not well")))
+    return f"serving; {told['status']}"
+
+
+def wait_until_serving(daemon: service.Service, check: Callable[[], str]) -> bool:
+    """Whether it answers now; False when stopped before. systemd bounds the wait."""
+    waited_s = 0.0
+    for pause_s in backoff(0.1, 1.0):
+        if daemon.stop.is_set():
+            return False
+        try:
+            check()
+            return True
+        except Unavailable:
+            return True  # it answers, and says that the cluster does not
+        except Silent as error:
+            if waited_s > QUIET_START_S:
+                daemon.status(f"waiting: {error}")
+        waited_s += pause_s
+        daemon.stop.wait(pause_s)
+    return False
+
+
+DESCRIPTION = "The HTTP API and the web page of an oj cluster."
+
+
+def main() -> NoReturn:
+    service.run("gateway", load, serve, DESCRIPTION)

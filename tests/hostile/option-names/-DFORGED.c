@@ -1,0 +1,1 @@
+int option_by_name;

@@ -1,0 +1,3 @@
+int option_by_list; /*
+-DFORGED=1
+*/

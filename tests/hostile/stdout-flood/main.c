@@ -1,0 +1,8 @@
+#include "hostile.h"
+int main(void)
+{
+    static char bytes[65536];
+    for (;;)
+        if (write(1, bytes, sizeof bytes) < 0)
+            return 1;
+}

@@ -1,0 +1,112 @@
+"""The sandbox on cgroup v2, in a virtual machine with Debian's own kernel: see tests/vm.
+
+All commands run in one boot, and each is a test here. They are the same tests that run on this
+machine, whose cgroups may be v1. The machine is emulated, so whatever can be compiled here is.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import vm
+from hostile import ahead, collection
+
+TREE = Path(__file__).resolve().parents[2]
+BOX = "build/box/oj-box"
+BUILT = "build/hostile"
+TIMEOUT_S = 1500  # a bound, not the expectation: without KVM, next to busy neighbours
+
+# As in oj-executor.service.
+CAPABILITIES = (
+    "CAP_SYS_ADMIN CAP_SETUID CAP_SETGID CAP_SETPCAP CAP_CHOWN CAP_FOWNER CAP_DAC_OVERRIDE "
+    "CAP_KILL CAP_SYS_CHROOT"
+)
+UNIT = (
+    "systemd-run --quiet --wait --pipe --collect --working-directory=$PWD --setenv=OJ_SLOW=1"
+    f" --setenv=OJ_BOX=$PWD/{BOX} --setenv=PYTHONPATH=daemons"
+    " -p Delegate=yes -p OOMPolicy=continue -p TasksMax=infinity -p NoNewPrivileges=yes"
+    f" -p 'CapabilityBoundingSet={CAPABILITIES}'"
+)
+
+COMMANDS = {
+    "version": f"test -f /sys/fs/cgroup/cgroup.controllers && {BOX} --version",
+    "check": f"{BOX} check",  # asks systemd for a scope of its own
+    "proof": f"{UNIT} /usr/bin/python3 -B tests/vm/prove.py {BOX}",
+    "sandbox": f"{UNIT} /usr/bin/python3 -B -m pytest --noconftest -q --tb=short --color=no"
+    " -p no:cacheprovider --durations=10 tests/server/test_sandbox.py",
+    "hostile": f"tests/hostile/run --built {BUILT}",
+}
+# Attacks with several right verdicts where not the sandbox but this decides:
+DECIDED_BY = {
+    "descriptor-bomb": "the size of the kernel's structures",
+    "fork-at-exit": "how fast it forks",
+    "fork-bomb-exec": "how fast it forks",
+    "xattr-bomb": "the kernel: tmpfs has attributes of users since 6.6",
+    "yield-for-ever": "how fast the machine is",
+}
+FOUND = re.compile(r"^(?:ok|FAILED) +(\S+) +(\S+) +[0-9.]+ s$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def ended() -> dict[str, vm.Ended]:
+    vm.install()
+    subprocess.run(["make", "-s", "-C", TREE / "daemons" / "box"], check=True)
+    with tempfile.TemporaryDirectory() as built:
+        ahead.build(Path(built))
+        return dict(
+            zip(
+                COMMANDS,
+                vm.run_all(
+                    [*COMMANDS.values()],
+                    timeout_s=TIMEOUT_S,
+                    built={BOX: TREE / BOX, BUILT: Path(built)},
+                ),
+                strict=True,
+            )
+        )
+
+
+def expect_success(one: vm.Ended) -> None:
+    assert one.exit_code == 0, f"{one.command}\n{one.output}"
+
+
+def test_the_machine_has_cgroup_v2_and_runs_the_sandbox(ended: dict[str, vm.Ended]) -> None:
+    expect_success(ended["version"])
+
+
+def test_every_limit_bites(ended: dict[str, vm.Ended]) -> None:
+    expect_success(ended["check"])
+    assert "cgroup v2 accounts" in ended["check"].output
+
+
+def test_the_executors_own_proof_succeeds(ended: dict[str, vm.Ended]) -> None:
+    expect_success(ended["proof"])
+
+
+def test_the_sandbox_passes_its_tests_with_few_capabilities(ended: dict[str, vm.Ended]) -> None:
+    expect_success(ended["sandbox"])
+    assert " passed" in ended["sandbox"].output
+    assert "skipped" not in ended["sandbox"].output
+
+
+def test_the_hostile_collection_ends_as_it_should(ended: dict[str, vm.Ended]) -> None:
+    expect_success(ended["hostile"])
+
+
+def test_every_attack_gets_the_same_verdict_here_and_there(ended: dict[str, vm.Ended]) -> None:
+    there = dict(FOUND.findall(ended["hostile"].output))
+    done = subprocess.run(
+        [TREE / "tests" / "hostile" / "run"], stdout=subprocess.PIPE, text=True, check=False
+    )
+    here = dict(FOUND.findall(done.stdout))
+    assert set(there) == set(here) == set(collection.names()), done.stdout
+    for name in sorted(here):
+        if here[name] != there[name]:
+            print(f"{name}: {here[name]} here, {there[name]} on cgroup v2 {DECIDED_BY.get(name)}")
+    others = {name for name in here if here[name] != there[name]}
+    assert others <= DECIDED_BY.keys()

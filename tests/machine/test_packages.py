@@ -1,0 +1,182 @@
+"""The packages: installed on an untouched machine, upgraded under load, purged, installed again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bed import Bed, Repository
+from bed.machine import Disk
+from node import UNITS, Node, assert_accepted
+
+MOST_EXPOSED = {"oj-etcd": 1.5, "oj-mongodb": 1.5, "oj-judicator": 1.5, "oj-executor": 4.5}
+
+SUM_IN_CPP = """
+#include <iostream>
+int main() { long a, b; while (std::cin >> a >> b) std::cout << a + b << std::endl; }
+"""
+SUM_IN_PYTHON = """
+import sys
+for line in sys.stdin:
+    print(sum(map(int, line.split())))
+"""
+TESTS = {"1.in": "1 2\n", "1.ans": "3\n", "2.in": "5 5\n7 -7\n", "2.ans": "10\n0\n"}
+
+
+@pytest.fixture(scope="module")
+def fresh(cluster_bed: Bed, repository: Repository) -> Iterator[Node]:
+    """A machine that was untouched until `apt install oj-judicator oj-executor`."""
+    machine = cluster_bed.machine("fresh")
+    machine.boot()
+    machine.add_repository(repository)
+    machine.install("oj-judicator", "oj-executor")
+    yield Node(machine)
+    machine.power_off_hard()
+
+
+@pytest.fixture
+def make_node(cluster_bed: Bed, installed: Disk) -> Iterator[Callable[[str], Node]]:
+    made: list[Node] = []
+
+    def make(name: str) -> Node:
+        machine = cluster_bed.machine(name, installed)
+        machine.boot()
+        made.append(Node(machine))
+        made[-1].wait_until_serving()
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.machine.power_off_hard()
+
+
+# --- installed -----------------------------------------------------------------------------------
+
+
+def test_installing_enables_the_units_and_starts_none(fresh: Node) -> None:
+    for unit in UNITS:
+        assert fresh.show(unit, "UnitFileState") == "enabled"
+        assert fresh.state(unit) == "inactive"
+
+
+def test_starting_two_units_on_an_untouched_machine_gives_a_judge(fresh: Node) -> None:
+    fresh.machine.run("systemctl start oj-judicator oj-executor", timeout_s=120)
+    # No waiting from here on: active means serving.
+    assert {unit: fresh.state(unit) for unit in UNITS} == dict.fromkeys(UNITS, "active")
+    for name, text in TESTS.items():
+        fresh.machine.put(text, f"/root/tests/{name}")
+    for name, text in {"sum.cpp": SUM_IN_CPP, "sum.py": SUM_IN_PYTHON}.items():
+        fresh.machine.put(text, f"/root/{name}")
+        done = fresh.oj("submit", f"/root/{name}", "--tests", "/root/tests", "--wait", "--json")
+        task = json.loads(done.stdout)
+        assert (task["status"], task["verdict"]) == ("success", "accepted")
+        assert [test["verdict"] for test in task["tests"]] == ["accepted", "accepted"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_is_hardened(fresh: Node, unit: str) -> None:
+    text = fresh.machine.run(["systemd-analyze", "security", "--no-pager", unit]).stdout
+    exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", text)
+    assert exposure, text
+    assert float(exposure[1]) <= MOST_EXPOSED[unit]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_understands_every_line_of_a_unit(fresh: Node, unit: str) -> None:
+    command = ["systemd-analyze", "verify", "--man=no", f"/lib/systemd/system/{unit}.service"]
+    done = fresh.machine.run(command)
+    ours = [line for line in done.stderr.splitlines() if unit in line]
+    assert ours == []
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_daemon_runs_as_its_own_user(fresh: Node, unit: str) -> None:
+    pid = fresh.main_pid(unit)
+    assert fresh.machine.run(f"ps -o user:32= -p {pid}").stdout.strip() == unit
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_says_what_it_does(fresh: Node, unit: str) -> None:
+    assert fresh.show(unit, "StatusText")
+
+
+def test_programs_and_files_have_man_pages(fresh: Node) -> None:
+    pages = ["man1/oj.1", "man5/oj-client.conf.5", "man5/oj-languages.5", "man8/oj-box.8"]
+    pages += [f"man8/{unit}.8" for unit in UNITS] + [f"man5/{unit}.conf.5" for unit in UNITS]
+    fresh.machine.run(["ls", *(f"/usr/share/man/{page}.gz" for page in pages)])
+
+
+def test_users_of_daemons_cannot_read_each_others_state(fresh: Node) -> None:
+    for unit in UNITS:
+        state = f"/var/lib/oj/{unit.removeprefix('oj-')}"
+        assert fresh.machine.run(f"stat -c '%U %a' {state}").stdout == f"{unit} 700\n"
+
+
+# --- upgraded ------------------------------------------------------------------------------------
+
+
+def test_upgrade_under_load_keeps_edited_configuration_and_loses_no_task(
+    make_node: Callable[[str], Node], newer: Repository
+) -> None:
+    node = make_node("upgraded")
+    machine = node.machine
+    roles = [unit.removeprefix("oj-") for unit in UNITS]
+    for role in [*roles, "client"]:
+        machine.run(f"echo '# the administrator was here' >>/etc/oj/{role}.conf")
+    before = {unit: node.main_pid(unit) for unit in UNITS}
+    old = node.version_of("oj-judicator")
+    machine.add_repository(newer)
+
+    steady = machine.start(["/root/load.py", "steady", "/root/steady"])
+    queued = node.add(60, sleep_s=0.3)
+    machine.run("apt-get -q -y dist-upgrade", timeout_s=300)
+    machine.run("touch /root/steady.stop")
+    _, complaints = steady.communicate(timeout=120)
+    assert (steady.returncode, complaints.decode()) == (0, "")
+
+    ids = queued + machine.get("/root/steady").decode().split()
+    assert_accepted(node.settle(ids), ids)
+    recorded = node.recorded()
+    assert [task for task in ids if recorded[task] != 1] == []
+    for unit in UNITS:
+        assert node.version_of(unit) == f"{old}+newer"
+        assert node.state(unit) == "active"
+        assert node.main_pid(unit) != before[unit], f"{unit} still runs the old version"
+    for role in [*roles, "client"]:
+        assert machine.get(f"/etc/oj/{role}.conf").endswith(b"# the administrator was here\n")
+    node.wait_until_serving()
+
+
+# --- purged --------------------------------------------------------------------------------------
+
+
+def test_purge_leaves_nothing_behind_but_the_data_and_says_so(
+    make_node: Callable[[str], Node],
+) -> None:
+    node = make_node("purged")
+    machine = node.machine
+    task = node.judge_one()["id"]
+    running = node.add(4, sleep_s=30)
+    packages = [*UNITS, "oj-client", "python3-oj"]
+    said = machine.run(["apt-get", "-q", "-y", "purge", *packages], timeout_s=120).stdout
+
+    assert "keeping the data in /var/lib/oj/mongodb" in said
+    assert machine.run("ls -A /var/lib/oj/mongodb").stdout
+    processes = machine.run(["ps", "-eo", "user:32=,args="]).stdout
+    assert re.findall(r"^(?:oj-|64[0-9]{3} |.*/oj/|.*mongod).*$", processes, re.MULTILINE) == []
+    assert machine.run("systemctl list-units --all --no-legend 'oj-*'").stdout == ""
+    assert machine.run("systemctl list-unit-files --no-legend 'oj-*'; true").stdout == ""
+    assert machine.run("systemctl --failed --no-legend").stdout == ""
+    assert machine.run("ls -d /etc/oj /run/oj/*; true").stdout == ""
+    assert machine.run("find /sys/fs/cgroup -name '*oj-*'; true").stdout == ""
+    assert machine.run(["dpkg", "--audit"]).stdout == ""
+
+    # And who comes back finds everything as it was.
+    machine.install("oj-judicator", "oj-executor")
+    machine.run("systemctl start oj-judicator oj-executor", timeout_s=120)
+    assert node.get(task)["verdict"] == "accepted"
+    unfinished = {"pending", "retrying", "compiling", "running"}
+    assert {node.get(one)["status"] for one in running} <= unfinished

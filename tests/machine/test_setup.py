@@ -1,0 +1,149 @@
+"""A cluster's life by its commands: machines come, go, are lost, and one survivor goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from bed import Bed, Machine
+from bed.machine import Disk
+from node import wait_for
+
+DAEMONS = ("oj-etcd", "oj-mongodb", "oj-judicator")
+FORMED_S = 60.0
+
+
+@dataclass
+class Cluster:
+    """Three judicators and a fourth machine, which is first alone and then an executor."""
+
+    judicators: list[Machine]
+    fourth: Machine
+    formed_s: float = 0.0
+    task: str = ""
+
+    def form(self) -> None:
+        """From machines that only have the packages to three judicators that are ready."""
+        first, *more = self.judicators
+        started_s = time.monotonic()
+        oj(first, "setup", "judicator")
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda m: oj(m, "setup", "judicator", "--join", first.name), more))
+        self.formed_s = time.monotonic() - started_s
+
+
+def oj(machine: Machine, *words: str, code: int = 0) -> Any:
+    done = machine.run(["oj", *words], check=False, timeout_s=280)
+    assert done.rc == code, f"{machine.name}: oj {' '.join(words)}: {done}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def nodes(machine: Machine) -> dict[str, list[str]]:
+    """The names of all that the cluster has, as one of its judicators says."""
+    told = json.loads(oj(machine, "status", "--json").stdout)
+    return {part: sorted(m["name"] for m in told[part]) for part in ("etcd", "database")}
+
+
+def judge_one(machine: Machine) -> str:
+    done = oj(machine, "submit", "--command", "/bin/true", "--wait", "--json")
+    assert json.loads(done.stdout)["verdict"] == "accepted"
+    return str(json.loads(done.stdout)["id"])
+
+
+def states(machine: Machine, *units: str) -> list[str]:
+    text = machine.run(["systemctl", "is-active", *units], check=False).stdout
+    return text.split()
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_bed: Bed, installed: Disk) -> Iterator[Cluster]:
+    machines = cluster_bed.boot("s1", "s2", "s3", "s4", disk=installed)
+    # The units are enabled, so that each came up as a cluster of its own.
+    cluster = Cluster(machines[:3], machines[3])
+    cluster.form()
+    yield cluster
+    for machine in machines:
+        if machine.running:
+            machine.power_off_hard()
+
+
+def test_empty_machines_become_three_ready_judicators(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capsys.disabled():
+        print(f"\n  three ready judicators in {cluster.formed_s:.1f} s", end=" ")
+    for machine in cluster.judicators:
+        assert states(machine, *DAEMONS, "oj-executor") == ["active"] * 3 + ["inactive"]
+        assert nodes(machine) == {"etcd": ["s1", "s2", "s3"], "database": ["s1", "s2", "s3"]}
+    told = json.loads(oj(cluster.judicators[0], "status", "--json").stdout)
+    # The executor that the first one had when it was alone is forgotten, not lost.
+    assert told["executors"] == []
+    assert cluster.formed_s < FORMED_S
+
+
+def test_a_second_run_finds_nothing_to_do(cluster: Cluster) -> None:
+    for machine in cluster.judicators:
+        pids = machine.run(["systemctl", "show", "-P", "MainPID", *DAEMONS]).stdout
+        assert "Nothing to do" in oj(machine, "setup", "judicator").stdout
+        # With --join it may learn of who joined at the same time; that restarts nobody.
+        oj(machine, "setup", "judicator", "--join", "s1" if machine.name != "s1" else "s2")
+        assert machine.run(["systemctl", "show", "-P", "MainPID", *DAEMONS]).stdout == pids
+
+
+def test_a_node_with_tasks_does_not_hide_them_unless_told(cluster: Cluster) -> None:
+    alone = cluster.fourth
+    oj(alone, "submit", "--command", "/bin/true")
+    refused = oj(alone, "setup", "executor", "--join", "s1", code=2)
+    assert "has tasks of its own" in refused.stderr and "--set-data-aside" in refused.stderr
+    oj(alone, "setup", "executor", "--join", "s2", "--set-data-aside")
+    assert alone.run("ls /var/lib/oj/mongodb").stdout.startswith("kept-2")
+    assert states(alone, *DAEMONS, "oj-executor") == ["active", "inactive", "inactive", "active"]
+    cluster.task = judge_one(alone)
+
+
+def test_a_node_leaves_stays_away_and_comes_back(cluster: Cluster) -> None:
+    first, second, third = cluster.judicators
+    assert "--yes" in oj(third, "leave", code=2).stderr
+    assert "still answers" in oj(first, "remove", "s3", "--yes", code=2).stderr
+    oj(third, "leave", "--yes")
+    assert nodes(first) == {"etcd": ["s1", "s2"], "database": ["s1", "s2"]}
+    third.run("systemctl start oj-etcd", check=False)
+    wait_for("etcd refuses", lambda: states(third, "oj-etcd") == ["failed"])
+    assert "oj setup" in third.run("systemctl show -P StatusText oj-etcd").stdout
+    oj(third, "setup", "judicator", "--join", "s2")
+    assert nodes(second) == {"etcd": ["s1", "s2", "s3"], "database": ["s1", "s2", "s3"]}
+
+
+def test_a_node_that_is_gone_is_removed(cluster: Cluster) -> None:
+    first, _, third = cluster.judicators
+    third.power_off_hard()
+    oj(first, "remove", "s3", "--yes")
+    assert nodes(first) == {"etcd": ["s1", "s2"], "database": ["s1", "s2"]}
+    assert "knows no node s3" in oj(first, "remove", "s3", "--yes", code=2).stderr
+
+
+def test_one_survivor_goes_on_alone_and_another_returns_to_it(cluster: Cluster) -> None:
+    first, second, _ = cluster.judicators
+    refused = oj(second, "recover", "--only-survivor", "s2", code=2).stderr
+    assert "not the only one left" in refused and f"{first.address}:7501" in refused
+    first.power_off_hard()
+    assert "not s1" in oj(second, "recover", "--only-survivor", "s1", code=2).stderr
+    assert "no majority" in oj(second, "remove", "s1", "--yes", code=2).stderr
+    oj(second, "recover", "--only-survivor", "s2")
+    assert nodes(second) == {"etcd": ["s2"], "database": ["s2"]}
+    assert "accepted" in oj(second, "get", cluster.task).stdout
+    judge_one(cluster.fourth)
+    assert "last judicator" in oj(second, "leave", "--yes", code=2).stderr
+    # What was given up finds it out by itself.
+    first.boot()
+    both = {"etcd": ["s1", "s2"], "database": ["s1", "s2"]}
+    wait_for("the other is back", lambda: nodes(second) == both, 120)
+    assert "set-aside-2" in first.run("ls /var/lib/oj/etcd").stdout
+    judge_one(first)

@@ -1,0 +1,170 @@
+"""`oj doctor` on a node that is well, and on one with several things broken at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loopback
+import servers
+
+LIBRARY = servers.TREE / "daemons"
+Doctor = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def etc(cluster: loopback.Cluster, directory: Path) -> Path:
+    """The configuration of a node that is judicator and executor of the shared cluster."""
+    directory.chmod(0o755)
+    for daemon in (cluster.judicators[0], cluster.executors[0]):
+        text = daemon.config_path.read_text()
+        if daemon.role == "executor":
+            assert cluster.etcd is not None
+            text = text.replace("etcd = ,", f"etcd = {cluster.etcd.address}")
+        (directory / f"{daemon.role}.conf").write_text(text)
+    return directory
+
+
+@pytest.fixture
+def doctor(cluster: loopback.Cluster, etc: Path) -> Doctor:
+    def run(
+        *words: str,
+        code: int = 0,
+        before: tuple[str, ...] = (),
+        library: Path = LIBRARY,
+        **env: str,
+    ) -> dict[str, Any]:
+        oj = [*before, servers.PYTHON, str(library / "bin" / "oj")]
+        done = subprocess.run(
+            [*oj, "doctor", "--json", "--etc", str(etc), *words],
+            capture_output=True,
+            text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(library),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "OJ_JUDICATOR": f"127.0.0.1:{cluster.ports[0]}",
+                **env,
+            },
+            timeout=120,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        assert answer["ok"] == (code == 0)
+        for check in answer["checks"]:
+            assert bool(check["repair"]) == (check["state"] != "ok"), check
+        return answer
+
+    return run
+
+
+def states(answer: dict[str, Any], name: str) -> list[tuple[str, str]]:
+    return [(c["state"], c["message"]) for c in answer["checks"] if c["check"] == name]
+
+
+def test_a_node_that_is_well(doctor: Doctor, cluster: loopback.Cluster, etc: Path) -> None:
+    answer = doctor()
+    assert answer["failures"] == 0
+    for name in ("kernel", "cgroups", "namespaces", "sandbox", "etcd", "database", "tasks"):
+        assert {state for state, _ in states(answer, name)} == {"ok"}, states(answer, name)
+    assert states(answer, "configuration") == [
+        ("ok", f"{etc}/judicator.conf is fine"),
+        ("ok", f"{etc}/executor.conf is fine"),
+    ]
+    (judicator,) = states(answer, "judicators")
+    assert judicator == (
+        "ok",
+        f"judicator judicator-1 on 127.0.0.1:{cluster.ports[0]} serves, and leads",
+    )
+    assert ("ok", "agrees with the judicators'") in states(answer, "clock")
+    ((state, executor),) = states(answer, "executors")
+    assert state == "ok" and executor.startswith("executor executor-1 serves, ")
+    assert any("offered: awk bash c cpp" in message for _, message in states(answer, "languages"))
+
+
+def test_without_root_the_sandbox_is_not_tried_and_it_says_so(doctor: Doctor, etc: Path) -> None:
+    # The tree may lie where only root can read it, as in root's own home.
+    copy = etc / "tree"
+    for folder in ("daemons", "build/box", "etc"):
+        shutil.copytree(servers.TREE / folder, copy / folder)
+    for conf in etc.glob("*.conf"):
+        conf.write_text(conf.read_text().replace(str(servers.TREE), str(copy)))
+    other_user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    answer = doctor(before=other_user, library=copy / "daemons")
+    ((state, message),) = states(answer, "sandbox")
+    assert (state, message) == ("warn", "not tried: only root can")
+
+
+def test_everything_that_is_broken_is_named_with_its_repair(doctor: Doctor, etc: Path) -> None:
+    box = etc / "box"
+    box.write_text(
+        "#!/bin/sh\necho 'ok      cpu'\necho 'FAILED  memory is limited: none'\nexit 1\n"
+    )
+    box.chmod(0o755)
+    languages = etc / "languages.d"
+    languages.mkdir()
+    good = (loopback.LANGUAGES / "bash.conf").read_text()
+    (languages / "bash.conf").write_text(good)
+    (languages / "bad.conf").write_text("[run\n")
+    (languages / "new.conf").write_text(good)
+    (languages / "absent.conf").write_text(good.replace("bash {", "no-such-shell {"))
+    path = etc / "executor.conf"
+    lines = [
+        line
+        for line in path.read_text().splitlines()
+        if not line.startswith(("box", "languages_directory", "etcd"))
+    ]
+    lines += [f"box = {box}", f"languages_directory = {languages}"]
+    lines += [f"etcd = 127.0.0.1:{servers.free_port()}"]
+    path.write_text("\n".join(lines) + "\n")
+    (etc / "judicator.conf").write_text("listen = nowhere\ncolour = blue\n")
+    answer = doctor(code=1)
+    assert states(answer, "sandbox") == [
+        ("fail", "limits do not hold here: memory is limited: none")
+    ]
+    mistakes = [m for state, m in states(answer, "configuration") if state == "fail"]
+    assert len(mistakes) == 2 and any("colour" in m for m in mistakes), mistakes
+    # Where this node looks for it; the judicators have their own.
+    assert [s for s, _ in states(answer, "etcd")] == ["fail", "ok"]
+    said = states(answer, "languages")
+    assert any(state == "warn" and "bad.conf" in message for state, message in said)
+    assert any(state == "warn" and "new is installed but not" in message for state, message in said)
+    assert any("not installed: absent (no-such-shell)" in message for _, message in said)
+
+
+def test_a_cluster_that_does_not_answer_is_a_problem_not_a_crash(
+    doctor: Doctor, tmp_path: Path
+) -> None:
+    nowhere = f"127.0.0.1:{servers.free_port()}"
+    answer = doctor("--etc", str(tmp_path), "--timeout", "1s", code=1, OJ_JUDICATOR=nowhere)
+    ((state, message),) = states(answer, "judicators")
+    assert state == "fail" and message.startswith("no judicator answers: ")
+    assert states(answer, "executors") == []
+
+
+def test_a_machine_without_roles_gets_a_word_and_people_get_lines(
+    doctor: Doctor, cluster: loopback.Cluster, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [servers.PYTHON, str(LIBRARY / "bin" / "oj"), "doctor", "--etc", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(servers.TREE / "daemons"),
+            "OJ_JUDICATOR": f"127.0.0.1:{cluster.ports[0]}",
+        },
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + cluster.executors[0].log()[-3000:]
+    assert "warn  configuration  no role of oj is on this machine" in done.stdout
+    assert "repair: on a node: apt install oj-judicator" in done.stdout
+    assert "nothing is broken; " in done.stdout.splitlines()[-1]

@@ -1,0 +1,83 @@
+"""Real etcd members that join, move, and make room; what breaks is in test_etcd_cluster_faults."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etcd_nodes import Node, Nodes
+from oj.errors import Unavailable
+from oj.etcdwire import Connection
+from oj.registry import Registry
+from servers import wait_until
+
+
+@pytest.fixture
+def nodes(directory: Path) -> Iterator[Nodes]:
+    with contextlib.closing(Nodes(directory)) as made:
+        yield made
+
+
+@pytest.fixture
+def three(nodes: Nodes) -> list[Node]:
+    return nodes.start_three()
+
+
+def test_two_that_join_at_once_become_voters_one_after_the_other(three: list[Node]) -> None:
+    n1, n2, n3 = three
+    for node in three:
+        assert node.lists("n1", "n2", "n3")
+    with Registry(n1.endpoint) as registry:
+        registry.put("key", "value")
+    assert n3.read("key") == "value"
+    assert any("learner of" in status for status in n2.daemon.statuses)
+    # Any one may go.
+    n1.kill()
+    wait_until(lambda: n2.read("key") == "value", 60, "a new leader")
+
+
+def test_an_address_that_has_changed_is_told_to_the_others(three: list[Node]) -> None:
+    n1, _, n3 = three
+    n3.daemon.stop()
+    n3.peer = n3.peer.replace(n3.host, "127.0.0.40")
+    n3.start()
+    wait_until(lambda: n1.lists("n1", "n2", "n3"), 60, "three members")
+    assert n1.members()["n3"].peer_urls == (f"http://{n3.peer}",)
+
+
+def test_a_join_that_ended_after_it_was_listed_is_begun_again(nodes: Nodes) -> None:
+    n1 = nodes.make(1)
+    n1.start()
+    n2 = nodes.make(2, join=n1)
+    with contextlib.closing(Connection(n1.client)) as connection:
+        connection.add_learner(f"http://{n2.peer}", timeout_s=10)
+    n2.start()
+    assert n1.lists("n1", "n2")
+    # Killed at whatever point it has reached.
+    n3 = nodes.make(3, join=n1)
+    for status in ("joining as a learner|waiting", "joining as a learner|waiting: etcd"):
+        n3.start(wait=False).wait_status(status)
+        n3.kill()
+    n3.start()
+    wait_until(lambda: n1.lists("n1", "n2", "n3"), 60, "three members")
+
+
+def test_a_file_that_is_full_is_told_and_taken_up_again_when_there_is_room(nodes: Nodes) -> None:
+    n1 = nodes.make(1)
+    n1.top = "quota = 2M\n"
+    daemon = n1.start()
+    # Patient, because only a refusal for want of room counts here, not a slow answer.
+    with Registry(n1.endpoint, timeout_s=20) as registry:
+        # etcd notices some time after the fact.
+        names = [f"fill/{number}" for number in range(1000)]
+        with pytest.raises(Unavailable, match="space"):
+            for name in names:
+                registry.put(name, "x" * 60_000)
+        daemon.wait_status("NOSPACE: its keys take .* delete")
+        for name in names:
+            registry.delete(name)
+        daemon.wait_status("^member n1, leader n1")
+        registry.put("key", "value")

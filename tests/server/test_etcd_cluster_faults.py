@@ -1,0 +1,164 @@
+"""Real etcd members that lose their data, are removed, leave and return."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etcd_nodes import Node, Nodes
+from oj.errors import Missing, Rejected
+from oj.etcd import membership
+from oj.etcd.datadir import DataDirectory
+from oj.registry import Registry
+from servers import wait_until
+
+
+@pytest.fixture
+def nodes(directory: Path) -> Iterator[Nodes]:
+    with contextlib.closing(Nodes(directory)) as made:
+        yield made
+
+
+@pytest.fixture
+def three(nodes: Nodes) -> list[Node]:
+    return nodes.start_three()
+
+
+def test_data_that_was_lost_is_replaced_by_joining_anew(three: list[Node]) -> None:
+    n1, n2, n3 = three
+    with Registry(n1.endpoint) as registry:
+        registry.put("key", "value")
+    before = n1.members()["n2"].id
+    n2.kill()
+    shutil.rmtree(n2.data)
+    n2.start()
+    assert n2.read("key") == "value"
+    wait_until(lambda: n3.lists("n1", "n2", "n3"), 60, "three members")
+    assert n3.members()["n2"].id != before
+
+
+def test_all_start_again_on_their_data(three: list[Node]) -> None:
+    with Registry(three[0].endpoint) as registry:
+        registry.put("key", "value")
+    for node in three:
+        node.kill()
+    daemons = [node.start(wait=False) for node in three]
+    for daemon in daemons:
+        daemon.wait_ready(120)
+        assert "starting again" in daemon.statuses[0]
+    assert three[1].read("key") == "value"
+
+
+def test_a_member_that_was_removed_sets_its_data_aside_and_joins_anew(three: list[Node]) -> None:
+    n1, n2, _ = three
+    with Registry(n1.endpoint) as registry:
+        registry.put("key", "value")
+    membership.remove_member([n1.endpoint], "n2")
+    assert n2.daemon.wait(60) == 1
+    daemon = n2.start()  # as systemd would
+    assert any("was removed from its cluster" in status for status in daemon.statuses)
+    assert n2.read("key") == "value"
+    assert n1.lists("n1", "n2", "n3")
+    [aside] = n2.data.glob("set-aside-*")
+    assert (aside / "member" / "wal").is_dir()
+    with pytest.raises(Missing):
+        membership.remove_member([n1.endpoint], "n9")
+
+
+def test_who_leaves_stays_away_until_told_and_nobody_leaves_against_the_majority(
+    three: list[Node],
+) -> None:
+    n1, n2, n3 = three
+    membership.leave(n3.settings())
+    assert n3.daemon.wait(60) == 1
+    wait_until(lambda: n1.lists("n1", "n2"), 60, "two members")
+    away = n3.start(wait=False)
+    assert away.wait(30) == 78
+    assert "oj setup judicator --join" in away.status
+    # Of two, one that is down cannot be done without.
+    n2.kill()
+    for refused in (
+        lambda: membership.leave(n1.settings()),
+        lambda: membership.remove_member([n1.endpoint], "n2"),
+    ):
+        with pytest.raises(Rejected, match="no majority"):
+            refused()
+    assert not (n1.data / "left").exists()
+    n2.start()
+    # Told to come back.
+    (n3.data / "left").unlink()
+    n3.start()
+    wait_until(lambda: n1.lists("n1", "n2", "n3"), 60, "three members")
+
+
+def test_the_first_member_does_not_make_a_second_cluster_when_its_data_is_lost(
+    three: list[Node],
+) -> None:
+    n1, n2, _ = three
+    with Registry(n2.endpoint) as registry:
+        registry.put("key", "value")
+    assert not n1.cluster, "it has nothing in its file that tells of the others"
+    n1.kill()
+    shutil.rmtree(n1.data)
+    n1.start()
+    assert n1.read("key") == "value"
+    wait_until(lambda: n2.lists("n1", "n2", "n3"), 60, "three members")
+
+
+def test_data_deleted_under_a_running_member_makes_it_join_anew(three: list[Node]) -> None:
+    n1, n2, _ = three
+    before = n1.members()["n2"].id
+    shutil.rmtree(n2.data / "member")
+    assert n2.daemon.wait(60) == 1
+    assert "is gone" in n2.daemon.log()
+    n2.start()
+    wait_until(lambda: n1.lists("n1", "n2", "n3"), 60, "three members")
+    assert n1.members()["n2"].id != before
+
+
+def test_data_that_cannot_be_read_is_set_aside_where_others_have_it(three: list[Node]) -> None:
+    n1, n2, _ = three
+    n2.kill()
+    log = sorted((n2.data / "member" / "wal").glob("*.wal"))[0]
+    content = bytearray(log.read_bytes())
+    content[500:600] = b"\xff" * 100
+    log.write_bytes(content)
+    failed = n2.start(wait=False)
+    assert failed.wait(60) == 1
+    daemon = n2.start()
+    assert any("the data is of no use" in status for status in daemon.statuses)
+    wait_until(lambda: n1.lists("n1", "n2", "n3"), 60, "three members")
+
+
+def test_one_survivor_goes_on_alone_when_told_and_the_others_join_it(three: list[Node]) -> None:
+    n1, n2, n3 = three
+    with Registry(n1.endpoint) as registry:
+        registry.put("key", "value")
+    # It notes who belongs to the cluster every few seconds.
+    wait_until(
+        lambda: n2.client in DataDirectory(n3.data).read_known().clients, 60, "n3 knows of n2"
+    )
+    n1.kill()
+    with pytest.raises(Rejected, match="answers"):
+        membership.force_new_cluster(n3.settings())
+    # Not even when the mark is there.
+    n3.daemon.stop()
+    (n3.data / "recover").touch()
+    refused = n3.start(wait=False)
+    assert refused.wait(60) == 78
+    assert "not recovered" in refused.status
+    n2.kill()
+    membership.force_new_cluster(n3.settings())
+    n3.start()
+    assert not (n3.data / "recover").exists()
+    assert n3.read("key") == "value"
+    assert n3.lists("n3")
+    for node in (n1, n2):
+        node.start()
+        assert list(node.data.glob("set-aside-*"))
+    wait_until(lambda: n3.lists("n1", "n2", "n3"), 60, "three members")
+    assert n1.read("key") == "value"

@@ -1,0 +1,131 @@
+"""What a judicator tells of the cluster, also when parts of it are away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from thrift.Thrift import TMessageType
+
+import servers
+from executors import Caller, FakeExecutor, JudicatorUnderTest
+from oj.client import Judicators
+from oj.errors import Rejected
+from oj.rpc import Judicator
+
+StartJudicator = Callable[..., JudicatorUnderTest]
+
+
+@pytest.fixture
+def own_mongod() -> Iterator[servers.Mongod]:
+    server = servers.Mongod()
+    yield server.start()
+    server.close()
+
+
+@pytest.fixture
+def own_etcd() -> Iterator[servers.Etcd]:
+    server = servers.Etcd()
+    yield server.start()
+    server.close()
+
+
+def test_the_cluster_is_told_with_its_members_and_leaders(
+    start_judicator: StartJudicator, etcd: servers.Etcd, mongod: servers.Mongod
+) -> None:
+    one = start_judicator(name="j1")
+    two = start_judicator(name="j2", database=one.database, prefix=one.prefix)
+    caller = two.call()
+    servers.wait_until(lambda: any(j.leader for j in caller.judicators()), 60, "a leader")
+    cluster = caller.cluster()
+    (member,) = cluster.etcd
+    assert (member.address, member.healthy, member.leader) == (etcd.address, True, True)
+    (member,) = cluster.database
+    assert (member.address, member.state, member.healthy) == (mongod.address, "primary", True)
+    assert member.voter and member.lag_ms == 0
+    assert [(j.name, j.healthy, bool(j.version)) for j in cluster.judicators] == [
+        ("j1", True, True),
+        ("j2", True, True),
+    ]
+    assert cluster.seen_from == "j2"
+    assert [words[:25] for words in cluster.troubles] == ["no executor takes tasks, "]
+    ex = FakeExecutor(one.port, "ex")
+    ex.report()
+    servers.wait_until(lambda: not caller.cluster().troubles, 60, "no trouble left")
+    one.daemon.pause()
+    try:
+        cluster = servers.wait_until(
+            lambda: (found := caller.cluster()).troubles and found, 60, "a trouble"
+        )
+        assert any("judicator j1 does not answer" in words for words in cluster.troubles)
+        assert [j.healthy for j in cluster.judicators] == [False, True]
+    finally:
+        one.daemon.resume()
+    ex.close()
+
+
+def test_the_cluster_is_told_while_etcd_and_the_database_are_away(
+    start_judicator: StartJudicator, own_mongod: servers.Mongod, own_etcd: servers.Etcd
+) -> None:
+    judicator = start_judicator(own_etcd.address, own_mongod.address)
+    caller = judicator.call()
+    assert caller.cluster().etcd[0].name == "test"
+    assert own_etcd.process and own_mongod.process
+    own_etcd.process.pause()
+    own_mongod.process.pause()
+    begun = time.monotonic()
+    cluster = caller.cluster()
+    took_s = time.monotonic() - begun
+    assert [(m.name, m.healthy) for m in cluster.etcd] == [("test", False)]
+    assert [(m.state, m.healthy) for m in cluster.database] == [("unknown", False)]
+    assert [j.name for j in cluster.judicators] == [judicator.name]
+    assert "etcd does not answer" in cluster.troubles[0]
+    assert "the database does not answer" in cluster.troubles[1]
+    assert took_s < 10  # two seconds, on a machine with nothing else to do
+    own_etcd.process.resume()
+    own_mongod.process.resume()
+
+    def well() -> bool:
+        seen = caller.cluster()
+        return all(member.healthy for member in (*seen.etcd, *seen.database))
+
+    servers.wait_until(well, 60, "health")
+
+
+def test_the_version_is_told_under_the_number_of_each_call(judicator: JudicatorUnderTest) -> None:
+    with Caller(judicator.port) as caller:
+        told = []
+        for number in (0, 7, -1, (1 << 31) - 1):
+            caller.client._seqid = number
+            caller.client.send_version()
+            protocol = caller.client._iprot
+            name, kind, answered = protocol.readMessageBegin()
+            result = Judicator.version_result()
+            result.read(protocol)
+            protocol.readMessageEnd()
+            assert (name, kind, answered) == ("version", TMessageType.REPLY, number)
+            told.append((result.success.oj, result.success.protocol))
+        assert len(set(told)) == 1 and told[0][1] >= 2
+
+
+def test_a_call_that_a_judicator_does_not_know_is_rejected(judicator: JudicatorUnderTest) -> None:
+    """As an older judicator does with cluster(): the caller can do without."""
+
+    class Newer(Judicator.Client):
+        def send_novelty(self) -> None:
+            self._oprot.writeMessageBegin("novelty", 1, 0)
+            Judicator.cluster_args().write(self._oprot)
+            self._oprot.writeMessageEnd()
+            self._oprot.trans.flush()
+
+        recv_novelty = Judicator.Client.recv_cluster
+
+    with Judicators([("127.0.0.1", judicator.port)], learn=False).channel() as client:
+        client.ping()
+        link = client._link
+        assert link is not None
+        link._client = Newer(link._client._iprot)
+        with pytest.raises(Rejected, match="does not know the call novelty"):
+            client._call("novelty")
+        client.ping()

@@ -1,0 +1,319 @@
+"""Three nodes of oj-mongodb that lose data, leave, are cut off and come back; real mongods."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.errors import PyMongoError
+
+import servers
+from oj.mongodb import data, roster
+from oj.mongodb.replicaset import Node as Mongod
+from oj.mongodb.replicaset import read_members
+from oj.registry import Registry
+from oj.settings import parse_address
+from servers import wait_until
+
+LONG_S = 120  # for what takes a few seconds on an idle machine
+DISK = "1200m"  # for data twice, as one is set aside; mongod needs about 300M when it is new
+
+
+class Node:
+    """One node, to be started more than once."""
+
+    def __init__(self, name: str, directory: Path, etcd: str) -> None:
+        self.name, self.etcd = name, etcd
+        self.data = directory / name
+        self.address = f"127.0.0.1:{servers.free_port()}"
+        self.daemon: servers.Daemon | None = None
+
+    def start(self) -> servers.Daemon:
+        if self.daemon is not None:
+            self.daemon.close()
+        self.daemon = servers.start_daemon(
+            "mongodb",
+            f"name = {self.name}\ndata = {self.data}\nlisten = {self.address}\n"
+            f"etcd = {self.etcd}\nprefix = /oj/\n"
+            f"[mongod]\nprogram = {servers.find_mongod()}\noplog = 64M\n",
+            wait=False,
+            watchdog_s=2,
+        )
+        return self.daemon
+
+    @property
+    def running(self) -> servers.Daemon:
+        assert self.daemon is not None
+        return self.daemon
+
+    @property
+    def alive(self) -> bool:
+        return self.daemon is not None and self.daemon.alive
+
+    @contextlib.contextmanager
+    def admin(self) -> Iterator[Any]:
+        client: Any = pymongo.MongoClient(
+            *parse_address(self.address), directConnection=True, serverSelectionTimeoutMS=2000
+        )
+        try:
+            yield client.admin
+        finally:
+            client.close()
+
+
+class Trio:
+    """Three nodes with an etcd of their own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.etcd = servers.Etcd(directory / "etcd").start()
+        self.registry = Registry(parse_address(self.etcd.address), "/oj/")
+        self.nodes = [Node(f"n{number}", directory, self.etcd.address) for number in (1, 2, 3)]
+
+    def close(self) -> None:
+        for node in self.nodes:
+            if node.daemon is not None:
+                node.daemon.close()
+        self.registry.close()
+        self.etcd.close()
+
+    def things(self, *nodes: Node) -> Any:
+        hosts = ",".join(node.address for node in nodes or self.nodes)
+        client: Any = pymongo.MongoClient(
+            f"mongodb://{hosts}/?replicaSet=oj&w=majority&journal=true",
+            serverSelectionTimeoutMS=60000,
+        )
+        return client.oj.things
+
+    def primary(self) -> Node | None:
+        for node in self.nodes:
+            if node.alive and "primary of oj" in node.running.status:
+                return node
+        return None
+
+    def find_primary(self) -> Node:
+        return wait_until(self.primary, LONG_S, "a primary")
+
+    def others(self, node: Node) -> list[Node]:
+        return [other for other in self.nodes if other is not node]
+
+    def revive(self) -> None:
+        """What systemd does."""
+        for node in self.nodes:
+            if not node.alive and not data.has_left(node.data):
+                node.start()
+
+    def is_whole(self) -> bool:
+        """Whether all three serve and vote, by a configuration that a majority has on disk."""
+        self.revive()
+        primary = self.primary()
+        if primary is None or not all(node.running.ready.is_set() for node in self.nodes):
+            return False
+        with primary.admin() as admin:
+            try:
+                answer = admin.command("replSetGetConfig", commitmentStatus=True)
+            except PyMongoError:
+                return False
+        voters = {member["host"] for member in answer["config"]["members"] if member["votes"]}
+        return voters == {n.address for n in self.nodes} and bool(answer["commitmentStatus"])
+
+    def make_whole(self) -> None:
+        try:
+            wait_until(self.is_whole, LONG_S, "the whole set")
+        except AssertionError as error:
+            told = {n.name: n.daemon.statuses[-5:] if n.daemon else None for n in self.nodes}
+            raise AssertionError(f"{error}: {told}") from None
+
+    def set_id(self) -> str:
+        record = roster.read_record(self.registry)
+        return record.id if record else ""
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Trio]:
+    directory = servers.make_directory()
+    trio = Trio(directory)
+    small = trio.nodes[2].data
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "small", small], check=True)
+    try:
+        yield trio
+    finally:
+        trio.close()
+        subprocess.run(["umount", "--lazy", small], check=True)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def trio(kept: Trio) -> Trio:
+    kept.make_whole()
+    return kept
+
+
+def wipe(node: Node) -> None:
+    for entry in node.data.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def test_a_stopped_primary_hands_over(trio: Trio) -> None:
+    primary = trio.find_primary()
+    things = trio.things()
+    things.insert_one({"_id": "before the stop"})
+    assert primary.running.stop(60) == 0
+    assert "handed over to another member" in primary.running.log()
+    things.insert_one({"_id": "after the stop"})
+    assert things.count_documents({"_id": {"$in": ["before the stop", "after the stop"]}}) == 2
+
+
+def test_members_are_told_with_name_state_votes_and_lag(trio: Trio) -> None:
+    trio.things().insert_one({})
+    registered = roster.read_registered(trio.registry)
+
+    def caught_up() -> bool:
+        members = read_members(registered, "oj")
+        return all(member.lag_s is not None and member.lag_s < 10 for member in members)
+
+    wait_until(caught_up, LONG_S, "no lag")
+    members = read_members(registered, "oj", timeout_s=5)
+    assert {member.name for member in members} == {"n1", "n2", "n3"}
+    assert sorted(member.state for member in members) == ["primary", "secondary", "secondary"]
+    assert all(member.votes and member.healthy and member.up for member in members)
+
+
+def test_a_voter_that_lost_its_data_comes_back_as_a_new_member(trio: Trio) -> None:
+    """The primary: it holds the newest, and what it confirmed must not be voted away."""
+    things, lost, made = trio.things(), trio.find_primary(), trio.set_id()
+    things.insert_one({"_id": "before the loss"})
+    lost.running.kill()
+    wipe(lost)
+    trio.make_whole()
+    assert trio.set_id() == made
+    assert any("the data of this node is gone" in text for text in lost.running.statuses)
+    assert things.find_one({"_id": "before the loss"})
+
+
+def test_the_maker_of_the_set_makes_no_second_one_when_all_is_forgotten(trio: Trio) -> None:
+    made = trio.set_id()
+    for node in trio.nodes:
+        node.running.kill()
+        roster.deregister(trio.registry, node.name)  # as if all had been away for very long
+    maker = next(n for n in trio.nodes if n.name == trio.registry.get(roster.INIT))
+    wipe(maker)
+    maker.start().wait_status("the data of this node is gone, and the replica set has no primary")
+    trio.make_whole()
+    assert trio.set_id() == made
+
+
+def test_a_living_node_that_is_taken_off_the_list_comes_back_by_itself(trio: Trio) -> None:
+    node = trio.others(trio.find_primary())[0]
+    assert roster.deregister(trio.registry, node.name)
+    wait_until(lambda: node.name in roster.read_registered(trio.registry), LONG_S, "its key")
+
+
+def test_a_second_node_of_the_same_name_is_not_let_in(trio: Trio, directory: Path) -> None:
+    before = roster.read_registered(trio.registry)
+    twin = Node("n2", directory, trio.etcd.address)
+    daemon = twin.start()
+    try:
+        daemon.wait_status("waiting: the name n2 is taken by the node at", LONG_S)
+        assert roster.read_registered(trio.registry) == before
+    finally:
+        daemon.close()
+
+
+def test_a_primary_that_leaves_steps_down_is_removed_and_stays_away(trio: Trio) -> None:
+    leaver = trio.find_primary()
+    hosts = {node.name: node.address for node in trio.others(leaver)}
+    data.mark_left(leaver.data)
+    roster.deregister(trio.registry, leaver.name)
+
+    def removed() -> bool:
+        members = read_members(hosts, "oj")
+        return len(members) == 2 and any(member.state == "primary" for member in members)
+
+    wait_until(removed, LONG_S, "its removal")
+    assert leaver.running.stop(60) == 0
+    assert leaver.start().wait(60) == 78
+    assert "this node has left the cluster" in leaver.running.status
+    assert leaver.name not in roster.read_registered(trio.registry)
+    (leaver.data / data.LEFT).unlink()  # as `oj setup` does
+    trio.make_whole()
+
+
+def test_a_changed_address_is_followed(trio: Trio) -> None:
+    mover = trio.others(trio.find_primary())[0]
+    mover.running.stop(60)
+    mover.address = f"127.0.0.1:{servers.free_port()}"
+    trio.make_whole()
+    record = roster.read_record(trio.registry)
+    assert record is not None
+    assert record.members == {node.name: node.address for node in trio.nodes}
+
+
+def test_a_primary_without_room_hands_over_and_comes_back_when_there_is_some(trio: Trio) -> None:
+    node = trio.nodes[2]
+    if trio.find_primary() is not node:
+        for other in trio.nodes[:2]:
+            with other.admin() as admin, contextlib.suppress(PyMongoError):
+                admin.command("replSetFreeze", 60)  # the primary refuses
+        with trio.find_primary().admin() as admin:
+            admin.command("replSetStepDown", 60, secondaryCatchUpPeriodSecs=10)
+        wait_until(lambda: trio.primary() is node, LONG_S, "n3 as primary")
+        for other in trio.nodes[:2]:
+            with other.admin() as admin:
+                admin.command("replSetFreeze", 0)
+    ballast = node.data / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+    wait_until(lambda: trio.primary() in trio.nodes[:2], LONG_S, "another primary")
+    trio.things().insert_one({"_id": "with one full disk", "text": "x" * (1 << 20)})
+    if node.alive:
+        node.running.kill()
+    node.start().wait_status("waiting: no room: .* are free in ", LONG_S)
+    assert not node.running.children()
+    ballast.unlink()
+    trio.make_whole()
+
+
+def test_recovered_by_force_from_one_that_was_behind_the_others_give_up_their_writes(
+    trio: Trio,
+) -> None:
+    things = trio.things()
+    things.delete_many({})
+    things.insert_one({"_id": "all have it"})
+    survivor = trio.others(trio.find_primary())[0]
+
+    def has_it() -> bool:
+        with survivor.admin() as admin:
+            found = admin.client.oj.things.with_options(
+                read_preference=pymongo.ReadPreference.SECONDARY_PREFERRED
+            )
+            return bool(found.count_documents({"_id": "all have it"}))
+
+    wait_until(has_it, LONG_S, "the write at the survivor")
+    survivor.running.kill()
+    lost = trio.others(survivor)
+    trio.things(*lost).insert_one({"_id": "the lost have it"})
+    for node in lost:
+        node.running.stop(60)
+    survivor.start().wait_status("waiting: the replica set has no primary", LONG_S)
+    mongod = Mongod(parse_address(survivor.address), "oj")
+    mongod.force_alone(survivor.address)
+    mongod.close()
+    survivor.running.wait_ready(LONG_S)
+    trio.things(survivor).insert_one({"_id": "the survivor has it"})
+
+    trio.make_whole()
+    found = {thing["_id"] for thing in trio.things().find()}
+    assert found == {"all have it", "the survivor has it"}
+    # What was given up is still there, for an operator who wants to look at it.
+    assert all([*node.data.glob("set-aside-*"), *node.data.glob("rollback")] for node in lost)

@@ -1,0 +1,194 @@
+"""`oj setup --join` against a real etcd: what it learns there, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import servers
+from oj.etcd.datadir import DataDirectory, Known
+from oj.node import data
+from oj.node.peers import find
+from oj.registry import Registry
+from oj.settings import parse_address
+
+OJ = [servers.PYTHON, str(servers.TREE / "daemons" / "bin" / "oj")]
+ROLES = ("etcd", "mongodb", "judicator", "executor", "gateway", "client")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[servers.Etcd]:
+    """An etcd of its own: others register here, and their names must not get lost."""
+    server = servers.Etcd().start()
+    with Registry(parse_address(server.address)) as registry:
+        for number in (1, 2):
+            registry.put(f"judicator/service/n{number}", f"10.9.0.{number}:7500")
+            registry.put(f"mongodb/member/n{number}", f"10.9.0.{number}:7503")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    (tmp_path / "etc/oj").mkdir(parents=True)
+    for role in ROLES:
+        shutil.copy(servers.TREE / f"etc/{role}.conf", tmp_path / "etc/oj")
+    return tmp_path
+
+
+def oj_setup(image: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*OJ, "setup", *words, "--root", str(image), "--json", "--timeout", "5s"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(servers.TREE / "daemons")},
+        timeout=120,
+    )
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def join(image: Path, cluster: servers.Etcd, role: str, *words: str, code: int = 0) -> str:
+    place = ["--address", "10.9.0.7"] if role == "judicator" else []
+    done = oj_setup(
+        image, role, "--join", cluster.address, "--name", "n7", *place, *words, code=code
+    )
+    return done.stdout + done.stderr
+
+
+def changes(said: str) -> dict[str, str]:
+    return {f"{c['file']} {c['key']}": c["new"] for c in json.loads(said)["changes"]}
+
+
+def test_an_executor_learns_members_and_judicators(image: Path, cluster: servers.Etcd) -> None:
+    told = changes(join(image, cluster, "executor"))
+    assert told["etcd.conf cluster.join"] == cluster.address
+    assert told["executor.conf judicators"] == "10.9.0.1:7500, 10.9.0.2:7500"
+    assert told["etcd.conf mode"] == "proxy"
+    assert json.loads(join(image, cluster, "executor"))["nothing_to_do"]
+
+
+def test_a_proxy_forgets_the_members_of_another_cluster(image: Path, cluster: servers.Etcd) -> None:
+    proxy = DataDirectory(image / "var/lib/oj/etcd/grpc-proxy")
+    proxy.prepare()
+    proxy.write_known(Known(clients=("10.8.0.1:7501", cluster.address)))
+    join(image, cluster, "executor")
+    assert cluster.address in proxy.read_known().clients, "some of it is this cluster"
+    proxy.write_known(Known(clients=("10.8.0.1:7501", "10.8.0.2:7501")))
+    assert proxy.known.exists()
+    join(image, cluster, "executor", "--dry-run")
+    assert proxy.read_known().clients
+    join(image, cluster, "executor")
+    assert not proxy.known.exists()
+
+
+def test_a_gateway_learns_judicators_and_listens_for_everybody(
+    image: Path, cluster: servers.Etcd
+) -> None:
+    told = changes(join(image, cluster, "gateway"))
+    assert told["etcd.conf cluster.join"] == cluster.address
+    assert told["etcd.conf mode"] == "proxy"
+    assert told["gateway.conf judicators"] == "10.9.0.1:7500, 10.9.0.2:7500"
+    assert told["gateway.conf listen"] == "0.0.0.0:7580"
+    assert json.loads(join(image, cluster, "gateway"))["nothing_to_do"]
+
+
+def test_a_judicator_learns_databases_too(image: Path, cluster: servers.Etcd) -> None:
+    told = changes(join(image, cluster, "judicator"))
+    assert told["judicator.conf mongodb"] == "127.0.0.1:7503, 10.9.0.1:7503, 10.9.0.2:7503"
+    assert told["judicator.conf etcd"] == f"127.0.0.1:7501, {cluster.address}"
+    assert json.loads(join(image, cluster, "judicator"))["nothing_to_do"]
+
+
+def test_a_proxy_is_no_member_to_join(image: Path, cluster: servers.Etcd) -> None:
+    proxy = servers.EtcdProxy(cluster.address)
+    try:
+        # Its judicators are named to it, but none of them is there.
+        done = oj_setup(image, "executor", "--join", proxy.address, "--timeout", "1s", code=3)
+        assert "does not answer" in done.stderr
+    finally:
+        proxy.close()
+
+
+def test_the_name_of_another_node_is_refused(image: Path, cluster: servers.Etcd) -> None:
+    words = ("--join", cluster.address, "--address", "10.9.0.7", "--name", "test")
+    said = oj_setup(image, "judicator", *words, code=2).stderr
+    assert "a node test at 127.0.0.1 already" in said and "oj remove test" in said
+
+
+def fill(image: Path) -> Path:
+    """Data as a node has it that was up alone."""
+    other = servers.Etcd().start()
+    other.kill()
+    target = image / "var/lib/oj/etcd"
+    shutil.copytree(other.directory / "etcd", target)
+    other.close()
+    mongodb = image / "var/lib/oj/mongodb"
+    mongodb.mkdir()
+    (mongodb / "WiredTiger").write_text("tasks")
+    return mongodb
+
+
+def test_tasks_of_its_own_are_not_hidden_unless_told(image: Path, cluster: servers.Etcd) -> None:
+    mongodb = fill(image)
+    assert "--set-data-aside" in join(image, cluster, "judicator", code=2)
+    assert (mongodb / "WiredTiger").exists()
+    join(image, cluster, "judicator", "--set-data-aside")
+    (kept,) = mongodb.iterdir()
+    assert kept.name.startswith("kept-") and (kept / "WiredTiger").read_text() == "tasks"
+    (aside,) = (image / "var/lib/oj/etcd").iterdir()
+    assert aside.name.startswith("set-aside-")
+
+
+def test_a_name_may_have_addresses_where_nobody_answers(image: Path, cluster: servers.Etcd) -> None:
+    conf = image / "etc/oj/etcd.conf"
+    port = cluster.address.rpartition(":")[2]
+    conf.write_text(f"client = 127.0.0.1:{port}\n" + conf.read_text())
+    told = oj_setup(image, "executor", "--name", "n7", "--discover", "127.0.0.1 127.0.0.2").stdout
+    assert json.loads(told)["members"] == ["test"]
+    assert changes(told)["executor.conf judicators"] == "10.9.0.1:7500, 10.9.0.2:7500"
+    assert changes(told)["etcd.conf cluster.discover"] == "127.0.0.1 127.0.0.2"
+
+
+def test_who_looks_for_others_by_a_name_does_not_go_on_alone(image: Path) -> None:
+    mongodb, etcd = fill(image), image / "var/lib/oj/etcd"
+    words = ("judicator", "--discover", "127.0.0.9", "--address", "10.9.0.7")
+    assert "--set-data-aside" in oj_setup(image, *words, code=2).stderr
+    oj_setup(image, *words, "--set-data-aside")
+    assert [p.name.partition("-2")[0] for p in mongodb.iterdir()] == ["kept"]
+    assert [p.name.partition("-2")[0] for p in etcd.iterdir()] == ["set-aside"]
+    # What it has got since is the cluster's, though nobody else of it answers just now.
+    (mongodb / "WiredTiger").write_text("tasks of all")
+    (etcd / "member").mkdir()
+    assert json.loads(oj_setup(image, *words).stdout)["nothing_to_do"]
+
+
+def test_data_of_the_cluster_itself_stays(image: Path, cluster: servers.Etcd) -> None:
+    etcd = image / "var/lib/oj/etcd"
+    shutil.copytree(cluster.directory / "etcd", etcd)
+    found = find([parse_address(cluster.address)], 5)
+    assert found.owns(data.read_origin(etcd), {"test"})
+    assert not found.owns(data.read_origin(etcd), {"n7"}), "made alike, but another's"
+    # As the member that the cluster knows by this name and address.
+    words = ("--name", "test", "--join", cluster.address)
+    said = oj_setup(image, "executor", *words, code=2).stderr
+    assert "oj leave" in said
+    assert (etcd / "member").is_dir()
+
+
+def test_a_node_that_left_comes_back_with_join_only(image: Path, cluster: servers.Etcd) -> None:
+    mongodb = fill(image)
+    for path in (mongodb, image / "var/lib/oj/etcd"):
+        (path / "left").write_text("")
+    said = oj_setup(image, "judicator", "--address", "10.9.0.7", code=2).stderr
+    assert "has left its cluster" in said
+    join(image, cluster, "judicator")
+    for path in (mongodb, image / "var/lib/oj/etcd"):
+        assert [p.name.partition("-2")[0] for p in path.iterdir()] == ["set-aside"]

@@ -1,0 +1,130 @@
+"""The small parts of oj-mongodb: the data directory, mongod's log, names and descriptions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from oj.errors import Unavailable
+from oj.mongodb import data
+from oj.mongodb.replicaset import describe_sync
+from oj.mongodb.roster import Record, name_hosts
+from oj.mongodb.signs import Signs, read_line
+
+NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
+
+
+def test_data_is_set_aside_as_a_whole_and_only_the_newest_two_are_kept(tmp_path: Path) -> None:
+    for hour in range(4):
+        (tmp_path / "WiredTiger.wt").write_text(str(hour))
+        (tmp_path / "journal").mkdir()
+        data.mark_useless(tmp_path, "it is stale")
+        assert not data.is_empty(tmp_path)
+        place = data.set_aside(tmp_path, NOW + timedelta(hours=hour))
+        assert data.is_empty(tmp_path)
+        assert not data.why_useless(tmp_path)
+        assert (place / "WiredTiger.wt").read_text() == str(hour)
+        assert (place / "journal").is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "set-aside-20261116T140000Z",
+        "set-aside-20261116T150000Z",
+    ]
+
+
+def test_what_an_operator_put_there_outlives_the_data(tmp_path: Path) -> None:
+    data.mark_left(tmp_path)
+    (tmp_path / "kept-1").mkdir()
+    (tmp_path / "WiredTiger.wt").touch()
+    data.set_aside(tmp_path, NOW)
+    assert data.has_left(tmp_path)
+    assert (tmp_path / "kept-1").is_dir()
+
+
+def test_want_of_room_is_told_with_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data.demand_room(tmp_path)
+    monkeypatch.setattr(data, "LEAST_ROOM_BYTES", 1 << 60)
+    with pytest.raises(Unavailable, match=r"no room: [0-9]+ MiB are free in .* needs [0-9]+"):
+        data.demand_room(tmp_path)
+    (tmp_path / "set-aside-1").mkdir()
+    with pytest.raises(Unavailable, match="; set-aside-1 can be deleted there"):
+        data.demand_room(tmp_path)
+
+
+def line(severity: str, component: str, message: str, **attributes: object) -> str:
+    return json.dumps({"s": severity, "c": component, "msg": message, "attr": attributes})
+
+
+def test_lines_of_mongod_are_told_by_their_severity() -> None:
+    assert read_line(line("W", "STORAGE", "Unclean", file="x")) == (
+        logging.WARNING,
+        'STORAGE: Unclean {"file": "x"}',
+    )
+    assert read_line(line("I", "REPL", "Stepping"))[0] == logging.DEBUG
+    assert read_line("no JSON") == (logging.INFO, "no JSON")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        line("F", "ROLLBACK", "Common point must be at least stable timestamp"),
+        line("F", "ASSERT", "Invariant failure", file="src/mongo/db/repl/rollback_impl.cpp"),
+    ],
+)
+def test_a_rollback_that_is_impossible_makes_the_data_useless(last: str) -> None:
+    signs = Signs()
+    assert not signs.why_useless()
+    signs.read_line(last)
+    assert "given up" in signs.why_useless()
+
+
+def test_other_ends_of_mongod_do_not_make_the_data_useless() -> None:
+    signs = Signs()
+    signs.read_line(line("F", "ASSERT", "Invariant failure", file="src/mongo/db/storage/x.cpp"))
+    signs.read_line(line("I", "ROLLBACK", "Finding common point"))
+    assert not signs.why_useless()
+    signs.read_line(line("F", "ROLLBACK", "Cannot write: No space left on device"))
+    signs.read_line(line("E", "WT", "error", text="No space left on device"))
+    assert signs.room
+    assert not signs.why_useless()
+
+
+def test_a_stale_node_is_given_time_to_find_a_longer_log() -> None:
+    now_s = 0.0
+    signs = Signs(clock=lambda: now_s)
+    signs.read_line(line("E", "REPL", "Too stale to catch up. Entering maintenance mode"))
+    assert not signs.why_useless()
+    now_s = 61.0
+    assert "logs reach back" in signs.why_useless()
+    signs.read_line(line("I", "REPL", "No longer too stale. Able to start syncing"))
+    assert not signs.why_useless()
+
+
+def test_members_are_named_as_registered_or_as_before_or_by_their_hosts() -> None:
+    before = {"n1": "a:1", "n2": "b:1", "n3": "c:1"}
+    registered = {"n1": "a:1", "n3": "c:2"}
+    assert name_hosts(["a:1", "b:1", "c:1", "c:2"], registered, before) == {
+        "n1": "a:1",
+        "n2": "b:1",
+        "c:1": "c:1",
+        "n3": "c:2",
+    }
+
+
+def test_only_the_only_member_can_start_anew() -> None:
+    assert Record("id", {"n1": "a:1"}).is_only("n1")
+    assert Record("id", {}).is_only("n1")
+    assert not Record("id", {"n2": "a:1"}).is_only("n1")
+    assert not Record("id", {"n1": "a:1", "n2": "b:1"}).is_only("n1")
+
+
+def test_a_sync_is_told_with_its_progress() -> None:
+    assert describe_sync(None) == ""
+    assert describe_sync({"appliedOps": 0}) == "it looks for a member to copy from"
+    half = {"approxTotalDataSize": 100 << 20, "approxTotalBytesCopied": 50 << 20}
+    assert describe_sync(half) == "50 of 100 MiB copied"
+    done = {**half, "approxTotalBytesCopied": 100 << 20, "appliedOps": 7}
+    assert describe_sync(done) == "all of 100 MiB copied, 7 changes since"
