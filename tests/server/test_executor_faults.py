@@ -251,9 +251,14 @@ def test_two_executors_share_the_work_and_one_that_is_lost_is_replaced(
     fresh: loopback.Cluster, client: Judicators, few_languages: Path
 ) -> None:
     fresh.add_executor(languages=few_languages)
-    ids = client.add_many([shell("sleep 0.3") for _ in range(16)])
-    for daemon in fresh.executors:
-        daemon.wait_status(r"^\d+ slots, [1-9] running")
+    ids = client.add_many([shell("sleep 1") for _ in range(16)])
+
+    def both_run() -> bool:
+        infos = [client.get(task_id) for task_id in ids]
+        running = {info.executor for info in infos if info.status is Status.RUNNING}
+        return running == {"executor-1", "executor-2"}
+
+    servers.wait_until(both_run, 10, "both executors to run tasks")
     fresh.executors[0].kill()
     infos = [client.wait_done(task_id, deadline=Deadline(40)) for task_id in ids]
     assert {info.verdict for info in infos} == {Verdict.ACCEPTED}
