@@ -68,16 +68,38 @@ def wait_until(
         time.sleep(0.01)
 
 
+PORTS = range(12000, 32000)  # below the range that outgoing connections are given
+PORTS_AT_ONCE = 50
+_ports: list[int] = []
+_reserved: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A free port below the range that outgoing connections are given."""
+    """A free port that nobody else is given, not even while its server is down."""
     while True:
-        port = random.randint(12000, 32000)
+        if not _ports:
+            _ports.extend(_reserve_ports())
+        port = _ports.pop()
         with socket.socket() as probe:
             # As the servers do; else a port with an old connection in TIME_WAIT counts as taken.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 return port
+
+
+def _reserve_ports() -> range:
+    """Ports that are ours until this process ends, whatever other tests run on this machine."""
+    while True:
+        first = random.randrange(PORTS.start, PORTS.stop, PORTS_AT_ONCE)
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind(f"\0oj-test-ports-{first}")
+        except OSError:
+            mark.close()
+            continue
+        _reserved.append(mark)
+        return range(first, first + PORTS_AT_ONCE)
 
 
 @functools.cache

@@ -140,7 +140,7 @@ const char *limit_name(enum limit_hit limit);
 
 enum cgroup_version { CGROUP_V1 = 1, CGROUP_V2 = 2 };
 
-enum { CGROUP_TREES = 3 }; /* v1: memory, pids, cpuacct; v2: one */
+enum { CGROUP_TREES = 2 }; /* of which a run has its own cgroups. v1: memory, pids; v2: one */
 
 /* Our own subtree. Opened once, by the first process. */
 struct cgroup_home {
@@ -148,17 +148,28 @@ struct cgroup_home {
     int trees;
     int parent[CGROUP_TREES]; /* the cgroup this process was started in */
     int dir[CGROUP_TREES];    /* ours, below it: every run is below this one */
-    int cpu_parent, cpu_dir; /* v1, where cpu is not mounted with cpuacct; otherwise -1 */
+    /* v1, the same: every slot is below this one. Otherwise -1. */
+    int cpuacct_parent, cpuacct_dir;
+    int cpu_parent, cpu_dir; /* only where cpu is not mounted with cpuacct */
     char name[64];
     bool has_swap; /* swap can be limited, and must be */
+};
+
+/* v1: the cgroup of a slot's programs, one run after the other, for their processor time. The kernel
+ * only ever adds to that, so what a run used is a difference, and just as exact. */
+struct cgroup_share {
+    int attach, usage; /* -1 on v2 */
 };
 
 /* The cgroup of one run: made ahead, used once, removed. */
 struct cgroup {
     char name[32];
-    int dir[CGROUP_TREES];
+    int dir;                  /* v2: itself */
     int attach[CGROUP_TREES]; /* v1: the `tasks` files */
-    int cpu, memory_peak, memory_events, pids_peak, pids_events, pids_now;
+    int cpu;                  /* v1: the slot's */
+    int attach_cpu;           /* v1: the slot's */
+    uint64_t cpu_before_us;   /* used by the slot's runs before */
+    int memory_peak, memory_events, pids_peak, pids_now;
     uint64_t memory_limit_bytes;
 };
 
@@ -168,19 +179,20 @@ struct cgroup_usage {
     uint64_t processes; /* at most at one time; 0 where the kernel does not say */
     uint64_t oom_kills;
     bool starved; /* killed for memory within its limit: the machine, or who is above, had none */
-    uint64_t forks_refused;
     bool memory_exhausted; /* the peak is the limit, and not for files that could be dropped */
 };
 
 /* Finds the hierarchies, sweeps what dead predecessors left, makes our subtree. */
 int cgroup_open_home(struct cgroup_home *home, unsigned slots, struct fault *fault);
-/* For a slot: takes its share of the processors, for itself and all that it starts. */
-void cgroup_take_share(const struct cgroup_home *home, unsigned slot);
+/* For a slot: its share of the processors, and where their use is counted. */
+int cgroup_take_share(const struct cgroup_home *home, struct cgroup_share *share, unsigned slot,
+                      struct fault *fault);
 /* Removes our subtree, once nothing runs any more. */
 void cgroup_close_home(const struct cgroup_home *home);
 
-int cgroup_make(const struct cgroup_home *home, struct cgroup *group, unsigned slot,
-                unsigned long serial, struct fault *fault);
+int cgroup_make(const struct cgroup_home *home, struct cgroup *group,
+                const struct cgroup_share *share, unsigned slot, unsigned long serial,
+                struct fault *fault);
 int cgroup_limit(const struct cgroup_home *home, struct cgroup *group,
                  uint64_t memory_bytes, uint64_t processes, struct fault *fault);
 /* v1: the calling, single-threaded process moves itself in. */
@@ -188,6 +200,7 @@ int cgroup_enter(const struct cgroup_home *home, const struct cgroup *group);
 uint64_t cgroup_cpu_us(const struct cgroup_home *home, const struct cgroup *group);
 uint64_t cgroup_processes(const struct cgroup *group); /* now, where there is no peak */
 uint64_t cgroup_oom_kills(const struct cgroup *group);
+uint64_t cgroup_forks_refused(const struct cgroup_home *home, const struct cgroup *group);
 /* Whether the kernel itself ends the whole run when it kills one process for memory. */
 bool cgroup_kills_together(const struct cgroup_home *home);
 int cgroup_usage(const struct cgroup_home *home, const struct cgroup *group,
@@ -216,9 +229,10 @@ int tree_enter(char *const extra_parts[], int *own_ns, struct fault *fault);
 
 /* ---- filter.c: system calls --------------------------------------------- */
 
-/* Compiles the filter once; a run only installs it. */
-int filter_compile(struct fault *fault);
-int filter_install(void);
+/* Compiles both parts, and puts the caller, who stays privileged, and all that it starts under the
+ * first. A run only installs the second. */
+int filter_enter(struct fault *fault);
+int filter_complete(void);
 
 /* ---- slot.c, inside.c ---------------------------------------------------- */
 
@@ -263,6 +277,9 @@ struct inside {
 /* For the slot and init: signals that mean nothing to them, such as those that
  * `systemctl kill` sends to all processes of a unit, wait for ever. */
 void block_strays(void);
+
+/* For the slot: limits that are the same for every run. */
+int inside_set_limits(struct fault *fault);
 
 /* Mounts a run's tmpfs on `path` with its directories. */
 int inside_mount_scratch(const char *path, uint64_t disk_bytes, uint32_t files, uid_t uid,

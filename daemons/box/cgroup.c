@@ -2,7 +2,8 @@
  *
  * v1 (memory, pids, cpuacct as three trees) and v2 (one tree) are told apart
  * once, at start. Below the cgroup we were started in we make one directory of
- * our own, oj-box.PID.STARTTIME, and in it one per run. The name tells a
+ * our own, oj-box.PID.STARTTIME, and in it one per run; for cpuacct of v1, whose
+ * counter is never at odds with the run before, one per slot. The name tells a
  * successor whether its maker still lives, so it sweeps what a killed
  * predecessor left and never touches a living neighbour's.
  *
@@ -25,8 +26,8 @@
 #define PREFIX "oj-box."
 #define LEAF "oj-supervisor"
 
-static const char *const v1_controllers[CGROUP_TREES] = {"memory", "pids", "cpuacct"};
-enum { MEMORY = 0, PIDS = 1, CPUACCT = 2 }; /* on v2 all are tree 0 */
+static const char *const v1_controllers[CGROUP_TREES] = {"memory", "pids"};
+enum { MEMORY = 0, PIDS = 1 }; /* on v2 all are tree 0 */
 
 static int tree_of(const struct cgroup_home *home, int controller)
 {
@@ -325,22 +326,28 @@ static int open_v2(struct cgroup_home *home, struct fault *fault)
     return 0;
 }
 
+/* Makes our directory in one hierarchy of v1. */
+static int open_tree_v1(const char *controller, const char *name, int *parent, int *dir,
+                        struct fault *fault)
+{
+    *parent = open_own(controller, fault);
+    if (*parent < 0)
+        return -1;
+    sweep(*parent);
+    if (mkdirat(*parent, name, 0755) < 0)
+        return fault_errno(fault, "cannot make a cgroup for %s", controller);
+    *dir = openat(*parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *dir >= 0 ? 0 : fault_errno(fault, "cannot open our cgroup for %s", controller);
+}
+
 static int open_v1(struct cgroup_home *home, struct fault *fault)
 {
     home->version = CGROUP_V1;
     home->trees = CGROUP_TREES;
-    for (int i = 0; i < CGROUP_TREES; i++) {
-        home->parent[i] = open_own(v1_controllers[i], fault);
-        if (home->parent[i] < 0)
+    for (int i = 0; i < CGROUP_TREES; i++)
+        if (open_tree_v1(v1_controllers[i], home->name, &home->parent[i], &home->dir[i], fault) < 0)
             return -1;
-        sweep(home->parent[i]);
-        if (mkdirat(home->parent[i], home->name, 0755) < 0)
-            return fault_errno(fault, "cannot make a cgroup for %s", v1_controllers[i]);
-        home->dir[i] = openat(home->parent[i], home->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (home->dir[i] < 0)
-            return fault_errno(fault, "cannot open our cgroup for %s", v1_controllers[i]);
-    }
-    return 0;
+    return open_tree_v1("cpuacct", home->name, &home->cpuacct_parent, &home->cpuacct_dir, fault);
 }
 
 /* Swap that nobody limits would make every memory limit a suggestion. */
@@ -365,13 +372,13 @@ static int check_swap(struct cgroup_home *home, struct fault *fault)
 /* The kernel shares the processors among processes, so a program that starts many would leave
  * next to nothing to the one in the next slot, which may then idle past its wall limit. With
  * cgroups it shares them among slots first. That is no limit of a run: where it cannot be had, the
- * log tells. On v2, and on v1 where cpu and cpuacct are one hierarchy, as systemd mounts them, the
- * cgroup of a run does it; otherwise each slot lives in one of its own. Ours as a whole weighs as
- * much as so many processes. */
+ * log tells. On v2 the cgroup of a run does it; on v1 that of the slot's programs, or, where cpu and
+ * cpuacct are not one hierarchy, as systemd mounts them, one in which the slot itself lives. Ours as
+ * a whole weighs as much as so many processes. */
 static void open_shares(struct cgroup_home *home, unsigned slots)
 {
     struct fault fault;
-    int own = home->dir[tree_of(home, CPUACCT)];
+    int own = home->version == CGROUP_V2 ? home->dir[0] : home->cpuacct_dir;
 
     if (home->version == CGROUP_V2) {
         if (write_at(home->parent[0], "cgroup.subtree_control", "+cpu") < 0 ||
@@ -382,36 +389,38 @@ static void open_shares(struct cgroup_home *home, unsigned slots)
         return;
     }
     if (faccessat(own, "cpu.shares", F_OK, 0) < 0) {
-        home->cpu_parent = open_own("cpu", &fault);
-        if (home->cpu_parent < 0) {
+        if (open_tree_v1("cpu", home->name, &home->cpu_parent, &home->cpu_dir, &fault) < 0) {
             fprintf(stderr, "oj-box: cannot share the processors among slots: %s\n", fault.text);
             return;
         }
-        sweep(home->cpu_parent);
-        if (mkdirat(home->cpu_parent, home->name, 0755) == 0)
-            home->cpu_dir =
-                openat(home->cpu_parent, home->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         own = home->cpu_dir;
     }
-    if (own < 0 || write_number_at(own, "cpu.shares", slots * 1024) < 0)
+    if (write_number_at(own, "cpu.shares", slots * 1024) < 0)
         fprintf(stderr, "oj-box: cannot share the processors among slots: %s\n", strerror(errno));
 }
 
-void cgroup_take_share(const struct cgroup_home *home, unsigned slot)
+int cgroup_take_share(const struct cgroup_home *home, struct cgroup_share *share, unsigned slot,
+                      struct fault *fault)
 {
-    char name[32];
+    char name[16], tasks[32], usage[32];
 
-    if (home->cpu_dir < 0)
-        return;
+    share->attach = share->usage = -1;
+    if (home->version == CGROUP_V2)
+        return 0;
     snprintf(name, sizeof name, "s%u", slot);
-    int own = mkdirat(home->cpu_dir, name, 0755) < 0
-                  ? -1
-                  : openat(home->cpu_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (own < 0 || write_at(own, "tasks", "0") < 0)
+    snprintf(tasks, sizeof tasks, "%s/tasks", name);
+    snprintf(usage, sizeof usage, "%s/cpuacct.usage", name);
+    if (mkdirat(home->cpuacct_dir, name, 0755) < 0 ||
+        (home->cpu_dir >= 0 && mkdirat(home->cpu_dir, name, 0755) < 0))
+        return fault_errno(fault, "cannot make the cgroups of slot %u", slot);
+    share->usage = openat(home->cpuacct_dir, usage, O_RDONLY | O_CLOEXEC);
+    share->attach = openat(home->cpuacct_dir, tasks, O_WRONLY | O_CLOEXEC);
+    if (share->usage < 0 || share->attach < 0)
+        return fault_errno(fault, "this kernel does not account cpu per cgroup");
+    if (home->cpu_dir >= 0 && write_at(home->cpu_dir, tasks, "0") < 0)
         fprintf(stderr, "oj-box: slot %u has no share of the processors of its own: %s\n", slot,
                 strerror(errno));
-    if (own >= 0)
-        close(own);
+    return 0;
 }
 
 int cgroup_open_home(struct cgroup_home *home, unsigned slots, struct fault *fault)
@@ -421,7 +430,7 @@ int cgroup_open_home(struct cgroup_home *home, unsigned slots, struct fault *fau
     memset(home, 0, sizeof *home);
     for (int i = 0; i < CGROUP_TREES; i++)
         home->parent[i] = home->dir[i] = -1;
-    home->cpu_parent = home->cpu_dir = -1;
+    home->cpuacct_parent = home->cpuacct_dir = home->cpu_parent = home->cpu_dir = -1;
     snprintf(home->name, sizeof home->name, PREFIX "%ld.%llu", (long)getpid(),
              start_time(getpid()));
     int done = own_path("memory", path, sizeof path) ? open_v1(home, fault) : open_v2(home, fault);
@@ -441,50 +450,70 @@ void cgroup_close_home(const struct cgroup_home *home)
         if (home->dir[i] >= 0)
             remove_home_at(home->parent[i], home->name);
     }
+    if (home->cpuacct_dir >= 0)
+        remove_home_at(home->cpuacct_parent, home->name);
     if (home->cpu_dir >= 0)
         remove_home_at(home->cpu_parent, home->name);
 }
 
 /* ---- one run ------------------------------------------------------------------------ */
 
-static int open_file(const struct cgroup *group, int tree, const char *name)
+/* By its path from our own directory: opening that of the run first would be one more to look up. */
+static int open_file(const struct cgroup_home *home, const struct cgroup *group, int controller,
+                     const char *name, int flags)
 {
-    return openat(group->dir[tree], name, O_RDONLY | O_CLOEXEC);
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", group->name, name);
+    return openat(home->dir[tree_of(home, controller)], path, flags | O_CLOEXEC);
 }
 
-int cgroup_make(const struct cgroup_home *home, struct cgroup *group, unsigned slot,
-                unsigned long serial, struct fault *fault)
+static int make_v1(const struct cgroup_home *home, struct cgroup *group,
+                   const struct cgroup_share *share)
 {
-    bool v1 = home->version == CGROUP_V1;
-
     for (int i = 0; i < CGROUP_TREES; i++)
-        group->dir[i] = group->attach[i] = -1;
-    group->cpu = group->memory_peak = group->memory_events = -1;
-    group->pids_peak = group->pids_events = group->pids_now = -1;
-    snprintf(group->name, sizeof group->name, "s%u.%lu", slot, serial);
-
-    for (int i = 0; i < home->trees; i++) {
         if (mkdirat(home->dir[i], group->name, 0755) < 0 ||
-            (group->dir[i] = openat(home->dir[i], group->name,
-                                    O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
-            (v1 && (group->attach[i] = openat(group->dir[i], "tasks", O_WRONLY | O_CLOEXEC)) < 0)) {
-            fault_errno(fault, "cannot make the cgroup %s", group->name);
-            cgroup_remove(home, group);
+            (group->attach[i] = open_file(home, group, i, "tasks", O_WRONLY)) < 0)
             return -1;
-        }
+    group->cpu = share->usage;
+    group->attach_cpu = share->attach;
+    group->memory_peak = open_file(home, group, MEMORY, "memory.max_usage_in_bytes", O_RDONLY);
+    group->memory_events = open_file(home, group, MEMORY, "memory.oom_control", O_RDONLY);
+    return 0;
+}
+
+static int make_v2(const struct cgroup_home *home, struct cgroup *group)
+{
+    if (mkdirat(home->dir[0], group->name, 0755) < 0 ||
+        (group->dir = openat(home->dir[0], group->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return -1;
+    group->cpu = open_file(home, group, MEMORY, "cpu.stat", O_RDONLY);
+    group->memory_peak = open_file(home, group, MEMORY, "memory.peak", O_RDONLY);
+    group->memory_events = open_file(home, group, MEMORY, "memory.events", O_RDONLY);
+    return 0;
+}
+
+int cgroup_make(const struct cgroup_home *home, struct cgroup *group,
+                const struct cgroup_share *share, unsigned slot, unsigned long serial,
+                struct fault *fault)
+{
+    *group = (struct cgroup){.dir = -1,
+                             .attach = {-1, -1},
+                             .cpu = -1,
+                             .attach_cpu = -1,
+                             .memory_peak = -1,
+                             .memory_events = -1,
+                             .pids_peak = -1,
+                             .pids_now = -1};
+    snprintf(group->name, sizeof group->name, "s%u.%lu", slot, serial);
+    if ((home->version == CGROUP_V1 ? make_v1(home, group, share) : make_v2(home, group)) < 0) {
+        fault_errno(fault, "cannot make the cgroup %s", group->name);
+        cgroup_remove(home, group);
+        return -1;
     }
-    int memory = tree_of(home, MEMORY), pids = tree_of(home, PIDS), cpu = tree_of(home, CPUACCT);
-    group->cpu = open_file(group, cpu, v1 ? "cpuacct.usage" : "cpu.stat");
-    group->memory_peak =
-        open_file(group, memory, v1 ? "memory.max_usage_in_bytes" : "memory.peak");
-    group->memory_events =
-        open_file(group, memory, v1 ? "memory.oom_control" : "memory.events");
-    group->pids_peak = open_file(group, pids, "pids.peak");
+    group->pids_peak = open_file(home, group, PIDS, "pids.peak", O_RDONLY);
     if (group->pids_peak < 0)
-        group->pids_now = open_file(group, pids, "pids.current");
-    group->pids_events = open_file(group, pids, "pids.events");
-    if (group->cpu < 0 || group->memory_peak < 0 || group->memory_events < 0 ||
-        group->pids_events < 0) {
+        group->pids_now = open_file(home, group, PIDS, "pids.current", O_RDONLY);
+    if (group->cpu < 0 || group->memory_peak < 0 || group->memory_events < 0) {
         fault_errno(fault, "this kernel does not account cpu, memory and processes per cgroup");
         cgroup_remove(home, group);
         return -1;
@@ -492,26 +521,32 @@ int cgroup_make(const struct cgroup_home *home, struct cgroup *group, unsigned s
     return 0;
 }
 
+static int set_limit(const struct cgroup_home *home, const struct cgroup *group, int controller,
+                     const char *name, uint64_t number)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", group->name, name);
+    return write_number_at(home->dir[tree_of(home, controller)], path, number);
+}
+
 int cgroup_limit(const struct cgroup_home *home, struct cgroup *group,
                  uint64_t memory_bytes, uint64_t processes, struct fault *fault)
 {
-    int memory = group->dir[tree_of(home, MEMORY)], pids = group->dir[tree_of(home, PIDS)];
-
+    bool v1 = home->version == CGROUP_V1;
     group->memory_limit_bytes = memory_bytes;
-    if (home->version == CGROUP_V1) {
-        if (write_number_at(memory, "memory.limit_in_bytes", memory_bytes) < 0 ||
-            (home->has_swap &&
-             write_number_at(memory, "memory.memsw.limit_in_bytes", memory_bytes) < 0))
-            return fault_errno(fault, "cannot limit memory");
-    } else {
-        if (write_number_at(memory, "memory.max", memory_bytes) < 0 ||
-            (home->has_swap && write_at(memory, "memory.swap.max", "0") < 0))
-            return fault_errno(fault, "cannot limit memory");
-        if (write_at(memory, "memory.oom.group", "1") < 0)
-            return fault_errno(fault, "cannot make the processes of a run die together");
-    }
-    if (write_number_at(pids, "pids.max", processes) < 0)
+    if (set_limit(home, group, MEMORY, v1 ? "memory.limit_in_bytes" : "memory.max",
+                  memory_bytes) < 0 ||
+        (home->has_swap &&
+         set_limit(home, group, MEMORY, v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
+                   v1 ? memory_bytes : 0) < 0))
+        return fault_errno(fault, "cannot limit memory");
+    if (!v1 && set_limit(home, group, MEMORY, "memory.oom.group", 1) < 0)
+        return fault_errno(fault, "cannot make the processes of a run die together");
+    if (set_limit(home, group, PIDS, "pids.max", processes) < 0)
         return fault_errno(fault, "cannot limit processes");
+    /* Not when the cgroup was made: a process is told dead a moment before it stops to count. */
+    group->cpu_before_us = 0;
+    group->cpu_before_us = cgroup_cpu_us(home, group);
     return 0;
 }
 
@@ -522,13 +557,14 @@ int cgroup_enter(const struct cgroup_home *home, const struct cgroup *group)
     for (int i = 0; i < home->trees; i++)
         if (write(group->attach[i], "0", 1) != 1)
             return -1;
-    return 0;
+    return write(group->attach_cpu, "0", 1) == 1 ? 0 : -1;
 }
 
 uint64_t cgroup_cpu_us(const struct cgroup_home *home, const struct cgroup *group)
 {
-    return home->version == CGROUP_V1 ? read_number(group->cpu) / 1000
-                                      : read_key(group->cpu, "usage_usec");
+    uint64_t now_us = home->version == CGROUP_V1 ? read_number(group->cpu) / 1000
+                                                 : read_key(group->cpu, "usage_usec");
+    return now_us - group->cpu_before_us;
 }
 
 uint64_t cgroup_processes(const struct cgroup *group)
@@ -539,6 +575,15 @@ uint64_t cgroup_processes(const struct cgroup *group)
 uint64_t cgroup_oom_kills(const struct cgroup *group)
 {
     return read_key(group->memory_events, "oom_kill");
+}
+
+uint64_t cgroup_forks_refused(const struct cgroup_home *home, const struct cgroup *group)
+{
+    int events = open_file(home, group, PIDS, "pids.events", O_RDONLY);
+    uint64_t refused = read_key(events, "max");
+    if (events >= 0)
+        close(events);
+    return refused;
 }
 
 bool cgroup_kills_together(const struct cgroup_home *home)
@@ -555,7 +600,7 @@ static bool memory_exhausted(const struct cgroup_home *home, const struct cgroup
     const uint64_t step = 64 * 4096;
     if (peak_bytes + step < group->memory_limit_bytes)
         return false;
-    int stat = open_file(group, tree_of(home, MEMORY), "memory.stat");
+    int stat = open_file(home, group, MEMORY, "memory.stat", O_RDONLY);
     uint64_t droppable = read_key(stat, "inactive_file") + read_key(stat, "active_file");
     if (stat >= 0)
         close(stat);
@@ -571,7 +616,8 @@ static bool hit_own_limit(const struct cgroup_home *home, const struct cgroup *g
     if (home->version == CGROUP_V2)
         return read_key(group->memory_events, "oom") > 0;
     if (home->has_swap) {
-        int swapped = open_file(group, tree_of(home, MEMORY), "memory.memsw.max_usage_in_bytes");
+        int swapped =
+            open_file(home, group, MEMORY, "memory.memsw.max_usage_in_bytes", O_RDONLY);
         uint64_t with_swap = read_number(swapped);
         if (swapped >= 0)
             close(swapped);
@@ -587,7 +633,6 @@ int cgroup_usage(const struct cgroup_home *home, const struct cgroup *group,
     usage->memory_bytes = read_number(group->memory_peak);
     usage->oom_kills = cgroup_oom_kills(group);
     usage->starved = usage->oom_kills > 0 && !hit_own_limit(home, group, usage->memory_bytes);
-    usage->forks_refused = read_key(group->pids_events, "max");
     usage->processes = read_number(group->pids_peak);
     usage->memory_exhausted = memory_exhausted(home, group, usage->memory_bytes);
     if (usage->memory_bytes == 0)
@@ -597,19 +642,16 @@ int cgroup_usage(const struct cgroup_home *home, const struct cgroup *group,
 
 void cgroup_remove(const struct cgroup_home *home, struct cgroup *group)
 {
-    int *fds[] = {&group->cpu,       &group->memory_peak, &group->memory_events,
-                  &group->pids_peak, &group->pids_events, &group->pids_now};
-    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+    int *fds[] = {&group->dir,         &group->attach[MEMORY], &group->attach[PIDS],
+                  &group->memory_peak, &group->memory_events,  &group->pids_peak,
+                  &group->pids_now,    &group->cpu};
+    /* The last is the slot's on v1. */
+    size_t own = sizeof fds / sizeof *fds - (home->version == CGROUP_V1 ? 1 : 0);
+    for (size_t i = 0; i < own; i++)
         if (*fds[i] >= 0) {
             close(*fds[i]);
             *fds[i] = -1;
         }
-    for (int i = 0; i < home->trees; i++) {
-        if (group->attach[i] >= 0)
-            close(group->attach[i]);
-        if (group->dir[i] >= 0)
-            close(group->dir[i]);
-        group->attach[i] = group->dir[i] = -1;
+    for (int i = 0; i < home->trees; i++)
         remove_at(home->dir[i], group->name);
-    }
 }

@@ -3,7 +3,12 @@
  * Programs run without capabilities in their own namespaces, so most of these
  * calls would fail anyway; the filter takes away the kernel code behind them.
  * Calls for another ABI (32 bit, x32) kill the process: nothing here checks
- * their numbers. It is compiled once and installed by each run. */
+ * their numbers.
+ *
+ * The kernel compiles a filter whenever it is installed, and tries it for every system call
+ * there is. So it comes in two parts: most of it holds the slot as well, which installs it once
+ * and hands it down to its runs; only what slot and init need themselves is refused by a second,
+ * small one, which each run installs. A call has to please both. */
 #include "box.h"
 
 #include <errno.h>
@@ -26,14 +31,28 @@
 #define PR_SCHED_CORE 62
 #endif
 
-static struct sock_fprog program;
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+enum { INSTRUCTIONS_MAX = 1024 };
 
-/* Refused with EPERM, whatever their arguments. */
+/* Compiled from the rules that `add` adds. */
+struct part {
+    int (*add)(scmp_filter_ctx context);
+    struct sock_fprog program;
+    struct sock_filter code[INSTRUCTIONS_MAX];
+};
+
+/* Refused with EPERM, whatever their arguments; in the second part. */
+static const char *const refused_to_runs[] = {
+    "mount", "umount2", "move_mount", "open_tree", "setns", "unshare",
+    /* a slot may have a core of its own; real-time priorities are refused by RLIMIT_RTPRIO */
+    "sched_setaffinity",
+};
+
+/* The same, in the first. */
 static const char *const refused[] = {
     /* mounts and namespaces */
-    "mount", "umount", "umount2", "mount_setattr", "move_mount", "open_tree", "fsopen",
-    "fsconfig", "fsmount", "fspick", "pivot_root", "chroot", "setns", "unshare", "statmount",
-    "listmount", "open_tree_attr",
+    "umount", "mount_setattr", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
+    "statmount", "listmount", "open_tree_attr",
     /* other processes' insides */
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp",
     "pidfd_getfd", "process_mrelease",
@@ -59,14 +78,12 @@ static const char *const refused[] = {
     /* placement in memory, and priority over neighbours */
     "mbind", "set_mempolicy", "migrate_pages", "move_pages", "set_mempolicy_home_node",
     "ioprio_set",
-    /* a slot may have a core of its own; real-time priorities are refused by RLIMIT_RTPRIO */
-    "sched_setaffinity",
 };
 
-static int refuse_calls(scmp_filter_ctx context)
+static int refuse_calls(scmp_filter_ctx context, const char *const names[], size_t count)
 {
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        int number = seccomp_syscall_resolve_name(refused[i]);
+    for (size_t i = 0; i < count; i++) {
+        int number = seccomp_syscall_resolve_name(names[i]);
         if (number == __NR_SCMP_ERROR || number < 0)
             continue; /* not on this architecture, or newer than the library */
         if (seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), number, 0) < 0)
@@ -75,17 +92,24 @@ static int refuse_calls(scmp_filter_ctx context)
     return 0;
 }
 
-/* clone() may make threads and processes, not namespaces. clone3() hides its
- * flags behind a pointer: "not implemented" makes libc fall back to clone(). */
-static int refuse_namespaces(scmp_filter_ctx context)
-{
-    static const unsigned long flags[] = {CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNS,
-                                          CLONE_NEWNET,  CLONE_NEWIPC, CLONE_NEWUTS,
+/* clone() may make threads and processes, not namespaces: the first are refused in the first part,
+ * the others, which an init is cloned with, in the second. */
+static const unsigned long never_new[] = {CLONE_NEWUSER, CLONE_NEWNET, CLONE_NEWUTS,
                                           CLONE_NEWCGROUP};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+static const unsigned long new_to_inits[] = {CLONE_NEWPID, CLONE_NEWNS, CLONE_NEWIPC};
+
+static int refuse_namespaces(scmp_filter_ctx context, const unsigned long flags[], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
         if (seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
                              SCMP_CMP64(0, SCMP_CMP_MASKED_EQ, flags[i], flags[i])) < 0)
             return -1;
+    return 0;
+}
+
+/* It hides its flags behind a pointer: "not implemented" makes libc fall back to clone(). */
+static int refuse_clone3(scmp_filter_ctx context)
+{
     return seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
@@ -96,7 +120,7 @@ static int refuse_namespaces(scmp_filter_ctx context)
 static int refuse_sockets(scmp_filter_ctx context)
 {
     static const int calls[] = {SCMP_SYS(socket), SCMP_SYS(socketpair)};
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    for (size_t i = 0; i < COUNT(calls); i++)
         if (seccomp_rule_add(context, SCMP_ACT_ERRNO(EAFNOSUPPORT), calls[i], 1,
                              SCMP_CMP32(0, SCMP_CMP_NE, AF_UNIX)) < 0)
             return -1;
@@ -120,7 +144,7 @@ static int refuse_huge_pages(scmp_filter_ctx context)
     } ways[] = {{SCMP_SYS(mmap), 3, MAP_HUGETLB},
                 {SCMP_SYS(memfd_create), 1, MFD_HUGETLB},
                 {SCMP_SYS(shmget), 2, SHM_HUGETLB}};
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+    for (size_t i = 0; i < COUNT(ways); i++)
         if (seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOMEM), ways[i].call, 1,
                              SCMP_CMP64(ways[i].argument, SCMP_CMP_MASKED_EQ, ways[i].flag,
                                         ways[i].flag)) < 0)
@@ -150,7 +174,7 @@ static int refuse_requests(scmp_filter_ctx context)
         /* keeps everybody else off the other threads of its core */
         {SCMP_SYS(prctl), 0, PR_SCHED_CORE},
     };
-    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+    for (size_t i = 0; i < COUNT(requests); i++)
         if (seccomp_rule_add(
                 context, SCMP_ACT_ERRNO(EPERM), requests[i].call, 1,
                 SCMP_CMP32(requests[i].argument, SCMP_CMP_EQ, requests[i].request)) < 0)
@@ -178,28 +202,45 @@ static int skip_evictions(scmp_filter_ctx context)
                             SCMP_CMP32(3, SCMP_CMP_EQ, POSIX_FADV_DONTNEED));
 }
 
-int filter_compile(struct fault *fault)
+static int add_first(scmp_filter_ctx context)
+{
+    return refuse_calls(context, refused, COUNT(refused)) < 0 ||
+                   refuse_namespaces(context, never_new, COUNT(never_new)) < 0 ||
+                   refuse_sockets(context) < 0 || refuse_personalities(context) < 0 ||
+                   refuse_huge_pages(context) < 0 || refuse_requests(context) < 0 ||
+                   skip_flushes(context) < 0 || skip_evictions(context) < 0
+               ? -1
+               : 0;
+}
+
+static int add_second(scmp_filter_ctx context)
+{
+    return refuse_calls(context, refused_to_runs, COUNT(refused_to_runs)) < 0 ||
+                   refuse_namespaces(context, new_to_inits, COUNT(new_to_inits)) < 0 ||
+                   refuse_clone3(context) < 0
+               ? -1
+               : 0;
+}
+
+static struct part first = {.add = add_first}, second = {.add = add_second};
+
+static int compile_part(struct part *part, struct fault *fault)
 {
     scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
     int file = memfd_create("filter", MFD_CLOEXEC), result = -1;
-    off_t size;
 
     if (!context || file < 0) {
         fault_errno(fault, "cannot start a system call filter");
     } else if (seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
-               /* A tree instead of a list: the kernel tries the filter for every system call
-                * when it is installed, which with a list is an eighth of a run's whole cost. */
+               /* A tree instead of a list: there are hundreds of calls to try it for. */
                seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2) < 0 ||
-               refuse_calls(context) < 0 || refuse_namespaces(context) < 0 ||
-               refuse_sockets(context) < 0 || refuse_personalities(context) < 0 ||
-               refuse_huge_pages(context) < 0 || refuse_requests(context) < 0 ||
-               skip_flushes(context) < 0 || skip_evictions(context) < 0 ||
-               seccomp_export_bpf(context, file) < 0 || (size = lseek(file, 0, SEEK_END)) <= 0) {
+               part->add(context) < 0 || seccomp_export_bpf(context, file) < 0) {
         fault_say(fault, "cannot compile the system call filter");
     } else {
-        program.len = (unsigned short)((size_t)size / sizeof(struct sock_filter));
-        program.filter = malloc((size_t)size);
-        if (program.filter && pread(file, program.filter, (size_t)size, 0) == size)
+        ssize_t size = pread(file, part->code, sizeof part->code, 0);
+        part->program.filter = part->code;
+        part->program.len = (unsigned short)((size_t)size / sizeof *part->code);
+        if (size > 0 && (size_t)size < sizeof part->code)
             result = 0;
         else
             fault_say(fault, "cannot keep the system call filter");
@@ -208,12 +249,24 @@ int filter_compile(struct fault *fault)
         close(file);
     if (context)
         seccomp_release(context);
-    /* Every page that we keep is copied and dropped again by each run. */
-    malloc_trim(0);
     return result;
 }
 
-int filter_install(void)
+static int install(const struct part *part)
 {
-    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &part->program);
+}
+
+int filter_enter(struct fault *fault)
+{
+    if (compile_part(&first, fault) < 0 || compile_part(&second, fault) < 0)
+        return -1;
+    /* Every page that we keep is copied and dropped again by each run. */
+    malloc_trim(0);
+    return install(&first) < 0 ? fault_errno(fault, "cannot install the system call filter") : 0;
+}
+
+int filter_complete(void)
+{
+    return install(&second);
 }

@@ -156,38 +156,47 @@ static void setup_stdio(const struct start *start)
             give_up(start->inside->report, "cannot place a standard stream");
 }
 
-static void set_limit(const struct start *start, int resource, uint64_t value)
+/* What the administrator allows us, which nobody changes while we live. */
+static rlim_t most[RLIM_NLIMITS];
+
+static bool set_limit(int resource, uint64_t value)
+{
+    /* Where the administrator's own limit is lower, it stays. */
+    if (most[resource] != RLIM_INFINITY && value > most[resource])
+        value = most[resource];
+    return setrlimit(resource, &(struct rlimit){value, value}) == 0;
+}
+
+int inside_set_limits(struct fault *fault)
 {
     struct rlimit limit;
-    if (getrlimit(resource, &limit) < 0)
-        give_up(start->inside->report, "getrlimit");
-    /* Where the administrator's own limit is lower, it stays. */
-    if (limit.rlim_max == RLIM_INFINITY || value < limit.rlim_max)
-        limit.rlim_max = value;
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(resource, &limit) < 0)
-        give_up(start->inside->report, "setrlimit");
+    for (int resource = 0; resource < RLIM_NLIMITS; resource++) {
+        if (getrlimit(resource, &limit) < 0)
+            return fault_errno(fault, "cannot read our limits");
+        most[resource] = limit.rlim_max;
+    }
+    /* 1 and not 0: to a handler behind a pipe (core_pattern) 0 means no limit. Whoever started
+     * us may have been allowed more than the others. */
+    if (!set_limit(RLIMIT_CORE, 1) || !set_limit(RLIMIT_NOFILE, 4096) ||
+        !set_limit(RLIMIT_MEMLOCK, 64 * 1024) || !set_limit(RLIMIT_NICE, 0) ||
+        !set_limit(RLIMIT_RTPRIO, 0))
+        return fault_errno(fault, "cannot set limits");
+    return 0;
 }
 
 static void setup_rlimits(const struct start *start)
 {
     const struct message_head *head = &start->request->head;
 
-    /* 1 and not 0: to a handler behind a pipe (core_pattern) 0 means no limit. */
-    set_limit(start, RLIMIT_CORE, 1);
-    set_limit(start, RLIMIT_NOFILE, 4096);
-    set_limit(start, RLIMIT_FSIZE, head->disk_bytes);
-    /* The stack may be all of the memory; what is above only keeps this limit
-     * from being hit before the cgroup's. */
-    set_limit(start, RLIMIT_STACK, head->memory_bytes + (16 << 20));
-    set_limit(start, RLIMIT_MEMLOCK, 64 * 1024);
-    /* Whoever started us may have been allowed more. */
-    set_limit(start, RLIMIT_NICE, 0);
-    set_limit(start, RLIMIT_RTPRIO, 0);
-    /* Second lines behind the cgroup, loose enough not to hide its counters. The
-     * first counts per user, and somebody else may use this number, too. */
-    set_limit(start, RLIMIT_NPROC, head->processes + 1024);
-    set_limit(start, RLIMIT_CPU, head->cpu_us / 1000000 + 3);
+    if (!set_limit(RLIMIT_FSIZE, head->disk_bytes) ||
+        /* The stack may be all of the memory; what is above only keeps this limit
+         * from being hit before the cgroup's. */
+        !set_limit(RLIMIT_STACK, head->memory_bytes + (16 << 20)) ||
+        /* Second lines behind the cgroup, loose enough not to hide its counters. The
+         * first counts per user, and somebody else may use this number, too. */
+        !set_limit(RLIMIT_NPROC, head->processes + 1024) ||
+        !set_limit(RLIMIT_CPU, head->cpu_us / 1000000 + 3))
+        give_up(start->inside->report, "cannot set limits");
 }
 
 static void setup_cgroup(const struct start *start)
@@ -220,7 +229,7 @@ static void setup_identity(const struct start *start)
 
 static void setup_filter(const struct start *start)
 {
-    if (filter_install() < 0)
+    if (filter_complete() < 0)
         give_up(start->inside->report, "cannot install the system call filter");
 }
 
@@ -299,7 +308,7 @@ static pid_t start_program(struct start *start)
     if (inside->home->version == CGROUP_V2) {
         struct clone_args how = {.flags = CLONE_INTO_CGROUP,
                                  .exit_signal = SIGCHLD,
-                                 .cgroup = (uint64_t)inside->group->dir[0]};
+                                 .cgroup = (uint64_t)inside->group->dir};
         pid_t pid = (pid_t)syscall(SYS_clone3, &how, sizeof how);
         if (pid == 0)
             program_main(start);

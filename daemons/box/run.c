@@ -106,8 +106,8 @@ static int prepare_group(struct slot *slot, struct fault *fault)
 {
     if (slot->has_group)
         return 0;
-    if (cgroup_make(slot->settings->home, &slot->group, slot->settings->number, slot->serial++,
-                    fault) < 0)
+    if (cgroup_make(slot->settings->home, &slot->group, &slot->share, slot->settings->number,
+                    slot->serial++, fault) < 0)
         return -1;
     slot->has_group = true;
     return 0;
@@ -263,7 +263,7 @@ static void check_memory(struct run *run, struct times *times)
 
 /* Programs that flush every line must not wake us for each: after a small catch
  * the pipes are left alone for a moment. A short run is read only at its end. */
-enum { PUMP_PAUSE_NS = 1000000, PUMP_SMALL = 32768 };
+enum { PUMP_FIRST_NS = 3000000, PUMP_PAUSE_NS = 1000000, PUMP_SMALL = 32768 };
 
 static void take_output(struct run *run, struct times *times)
 {
@@ -312,7 +312,7 @@ static void follow_run(struct run *run)
 
     times.wall = times.now + head->wall_us * 1000;
     times.cpu = times.now + head->cpu_us * 1000 / slot->cpus;
-    times.pump = times.now + PUMP_PAUSE_NS;
+    times.pump = times.now + PUMP_FIRST_NS;
     times.memory = cgroup_kills_together(slot->settings->home) ? UINT64_MAX
                                                                : times.now + MEMORY_PAUSE_NS;
     times.latest_start = times.now + 5000000000ULL;
@@ -388,7 +388,7 @@ static enum limit_hit find_limit(const struct run *run, const struct cgroup_usag
     /* A refusal that the program lived with is its own business. */
     if (report->ended && !fine && (report->disk_free_bytes == 0 || report->disk_free_files == 0))
         return LIMIT_DISK;
-    if (!fine && usage->forks_refused > 0)
+    if (!fine && cgroup_forks_refused(run->slot->settings->home, &run->slot->group) > 0)
         return LIMIT_PROCESSES;
     return LIMIT_NONE;
 }

@@ -23,11 +23,13 @@ struct waiting_init {
 struct slot {
     const struct slot_settings *settings;
     int own_ns;
-    int net; /* the directory /proc/PID/net, which shows the namespace that we are in */
+    int net;  /* the directory /proc/PID/net, which shows the namespace that we are in */
+    int unix_sockets; /* the list of them there */
     struct report *report;
     struct attached tree, data;
     bool has_layer;
     unsigned long serial;
+    struct cgroup_share share;
     struct cgroup group; /* made ahead for the next run, like its init */
     bool has_group;
     struct waiting_init next;

@@ -139,10 +139,7 @@ static void forget(struct slot *slot)
 static bool network_is_clean(const struct slot *slot, ino_t peer)
 {
     char text[1024];
-    int fd = openat(slot->net, "unix", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
+    ssize_t got = pread(slot->unix_sockets, text, sizeof text - 1, 0);
     if (got <= 0 || got == sizeof text - 1)
         return false;
     text[got] = 0;
@@ -156,11 +153,20 @@ static bool network_is_clean(const struct slot *slot, ino_t peer)
     return true;
 }
 
+static int open_unix_sockets(struct slot *slot, struct fault *fault)
+{
+    slot->unix_sockets = openat(slot->net, "unix", O_RDONLY | O_CLOEXEC);
+    return slot->unix_sockets < 0 ? fault_errno(fault, "cannot list unix sockets") : 0;
+}
+
 int slot_renew_network(struct slot *slot, ino_t peer, struct fault *fault)
 {
     if (network_is_clean(slot, peer))
         return 0;
-    return unshare(CLONE_NEWNET) < 0 ? fault_errno(fault, "cannot make a network namespace") : 0;
+    if (unshare(CLONE_NEWNET) < 0)
+        return fault_errno(fault, "cannot make a network namespace");
+    close(slot->unix_sockets);
+    return open_unix_sockets(slot, fault);
 }
 
 /* ---- the life of a slot ---------------------------------------------------------- */
@@ -191,7 +197,9 @@ static int setup_slot(struct slot *slot, struct fault *fault)
     block_strays();
     if (setup_score(fault) < 0)
         return -1;
-    cgroup_take_share(settings->home, settings->number);
+    if (cgroup_take_share(settings->home, &slot->share, settings->number, fault) < 0 ||
+        inside_set_limits(fault) < 0)
+        return -1;
     /* Not the keys of who started us. Programs cannot reach any: the filter refuses the calls,
      * which is why a container that refuses ours does no harm. */
     (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL, 0, 0, 0);
@@ -200,6 +208,8 @@ static int setup_slot(struct slot *slot, struct fault *fault)
     slot->net = open("/proc/self/net", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (slot->net < 0)
         return fault_errno(fault, "cannot open /proc/self/net");
+    if (open_unix_sockets(slot, fault) < 0)
+        return -1;
     if (sethostname("box", 3) < 0)
         return fault_errno(fault, "cannot name the box");
     if (tree_enter(settings->extra_parts, &slot->own_ns, fault) < 0)
@@ -210,13 +220,23 @@ static int setup_slot(struct slot *slot, struct fault *fault)
             return fault_errno(fault, "cannot drop capabilities");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return fault_errno(fault, "cannot set no_new_privs");
-    if (filter_compile(fault) < 0)
+    if (filter_enter(fault) < 0)
         return -1;
     slot->report = mmap(NULL, sizeof *slot->report, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (slot->report == MAP_FAILED)
         return fault_errno(fault, "cannot share memory");
     return run_prepare(slot, fault);
+}
+
+/* What the setup used of the stack and will not be used again would be copied by every run. */
+static void release_stack(void)
+{
+    enum { KEPT = 16 * 1024, USED = 1024 * 1024 };
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t top = ((uintptr_t)__builtin_frame_address(0) - KEPT) & ~(page - 1);
+    /* Fails where the stack ends, after it has done what there is to do. */
+    (void)madvise((void *)(top - USED), USED, MADV_DONTNEED);
 }
 
 /* False: the client is gone. */
@@ -260,6 +280,7 @@ void slot_serve(const struct slot_settings *settings, int ready)
     bool served = true;
 
     (void)setup_slot(&slot, &fault);
+    release_stack();
     if (write(ready, &fault, sizeof fault) != sizeof fault || fault.text[0])
         exit(1);
     close(ready);

@@ -55,7 +55,7 @@ FOUND = re.compile(r"^(?:ok|FAILED) +(\S+) +(\S+) +[0-9.]+ s$", re.MULTILINE)
 @pytest.fixture(scope="module")
 def ended() -> dict[str, vm.Ended]:
     vm.install()
-    subprocess.run(["make", "-s", "-C", TREE / "daemons" / "box"], check=True)
+    subprocess.run(["make", "-s", "-C", TREE / "daemons" / "box", "all", "dynamic"], check=True)
     with tempfile.TemporaryDirectory() as built:
         ahead.build(Path(built))
         return dict(
@@ -64,7 +64,11 @@ def ended() -> dict[str, vm.Ended]:
                 vm.run_all(
                     [*COMMANDS.values()],
                     timeout_s=TIMEOUT_S,
-                    built={BOX: TREE / BOX, BUILT: Path(built)},
+                    built={
+                        BOX: TREE / BOX,
+                        f"{BOX}-dynamic": TREE / f"{BOX}-dynamic",
+                        BUILT: Path(built),
+                    },
                 ),
                 strict=True,
             )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pymongo
 import pytest
-from pymongo.errors import PyMongoError
+from pymongo.errors import AutoReconnect, PyMongoError
 
 import servers
+from oj.judicator.store.lines import Hangup
 from oj.mongodb import data, roster
 from oj.mongodb.replicaset import Node as Mongod
 from oj.mongodb.replicaset import read_members
@@ -171,6 +175,42 @@ def test_a_stopped_primary_hands_over(trio: Trio) -> None:
     assert "handed over to another member" in primary.running.log()
     things.insert_one({"_id": "after the stop"})
     assert things.count_documents({"_id": {"$in": ["before the stop", "after the stop"]}}) == 2
+
+
+def test_a_call_to_a_primary_that_fell_silent_ends_when_there_is_another(trio: Trio) -> None:
+    primary = trio.find_primary()
+    hosts = ",".join(node.address for node in trio.nodes)
+    client: Any = pymongo.MongoClient(
+        f"mongodb://{hosts}/?replicaSet=oj",
+        serverSelectionTimeoutMS=60_000,
+        socketTimeoutMS=600_000,
+        heartbeatFrequencyMS=1000,
+        retryReads=False,
+        event_listeners=[Hangup()],
+    )
+    client.admin.command("ping")
+    ended: list[Exception] = []
+
+    def call() -> None:
+        try:
+            client.admin.command("ping")
+        except AutoReconnect as error:
+            ended.append(error)
+
+    stopped = [primary.running.pid, *primary.running.children()]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        waiting = threading.Thread(target=call, daemon=True)
+        waiting.start()
+        waiting.join(60)
+        assert ended
+        client.admin.command("ping")
+        assert client.primary != parse_address(primary.address)[0]
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        client.close()
 
 
 def test_members_are_told_with_name_state_votes_and_lag(trio: Trio) -> None:

@@ -28,6 +28,7 @@ from pymongo.write_concern import WriteConcern
 
 from oj.clock import Deadline
 from oj.errors import Unavailable
+from oj.judicator.store.lines import Hangup
 
 # How long a call waits for a primary: nearly all of an election, and no longer than a caller may
 # be kept waiting when there is none.
@@ -89,6 +90,7 @@ def connect(uri: str) -> MongoClient[Any]:
         retryWrites=False,
         # A read that a hung server does not answer is not worth the same time again.
         retryReads=False,
+        event_listeners=[Hangup()],
     )
 
 
