@@ -47,8 +47,9 @@ class Node:
                 break
             servers.wait_until(lambda: not self.daemon.alive or self.daemon.ready.is_set(), 90)
             if self.daemon.alive or self.daemon.popen.returncode != 1:
-                self.daemon.wait_ready(90)
                 break
+        if wait:
+            self.daemon.wait_ready(90)
         return self.daemon
 
     def kill(self) -> None:

@@ -134,14 +134,17 @@ def test_data_that_cannot_be_read_is_set_aside_where_others_have_it(three: list[
     wait_until(lambda: n1.lists("n1", "n2", "n3"), 60, "three members")
 
 
+def knows_others(node: Node, nodes: list[Node]) -> bool:
+    others = {other.client for other in nodes if other is not node}
+    return set(DataDirectory(node.data).read_known().clients) == others
+
+
 def test_one_survivor_goes_on_alone_when_told_and_the_others_join_it(three: list[Node]) -> None:
     n1, n2, n3 = three
     with Registry(n1.endpoint) as registry:
         registry.put("key", "value")
-    # It notes who belongs to the cluster every few seconds.
-    wait_until(
-        lambda: n2.client in DataDirectory(n3.data).read_known().clients, 60, "n3 knows of n2"
-    )
+    # Each notes who belongs to the cluster every few seconds.
+    wait_until(lambda: all(knows_others(node, three) for node in three), 60, "all to know all")
     n1.kill()
     with pytest.raises(Rejected, match="answers"):
         membership.force_new_cluster(n3.settings())

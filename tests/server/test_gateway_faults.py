@@ -130,10 +130,17 @@ def workers(gateway: Gateway) -> set[int]:
     return {pid for pid, name in family(gateway.daemon.pid).items() if "uWSGI worker" in name}
 
 
+def serves(pid: int) -> bool:
+    """Whether a worker has loaded the application: then it has its threads."""
+    return len(list(Path(f"/proc/{pid}/task").iterdir())) >= 160
+
+
 def test_a_reload_answers_every_request(gateway: Gateway) -> None:
     token = gateway.make_token("submit")
     before = workers(gateway)
     assert len(before) == 2
+    # uWSGI passes over one that is only starting.
+    wait_until(lambda: all(map(serves, before)), 60, "both workers")
     with load(gateway, token) as seen:
         gateway.daemon.send(signal.SIGHUP)
         wait_until(
