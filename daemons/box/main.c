@@ -34,7 +34,8 @@
  * the overlay, and a fork. A waiting init that dies is replaced.
  *
  * Kept between runs of a slot: the network namespace, as long as no socket is left
- * in it (slot.c), the uts namespace, and the read-only tree.
+ * in it (slot.c), the uts namespace, the read-only tree, the first part of the system
+ * call filter (filter.c), and on v1 the cgroup that counts processor time (cgroup.c).
  *
  * /box is an overlay: below, read-only, the executor's directory, what compile
  * left behind (the layer, a tmpfs that the slot keeps), and a data directory;

@@ -31,10 +31,9 @@ CURRENT_S = 10.0  # a member that lags less has caught up; without load, one not
 _NotPrimary = getattr(errors, "NotPrimaryError", None) or errors.NotMasterError
 _NOT_YET_INITIALIZED = 94
 _ALREADY_INITIALIZED = 23
-# An elected node could first look for what others have and it has not, and would ask the lost one,
-# too, until that does not answer in time: another 2 s without writes. What a majority has, it has
-# already, and we promise nothing else.
-_CATCH_UP_MS = 0
+# How long an elected node may look for what others have and it has not. It also asks the lost one,
+# which does not answer, so that all of this is spent; what a majority has, it has already.
+_CATCH_UP_MS = 200
 _STATES = {
     0: "starting",
     1: "primary",
