@@ -51,7 +51,7 @@ def test_an_ipv6_address_is_switched_on(tmp_path: Path) -> None:
         ("grace = 1s\n", ["1: grace:"]),
         ("[mongod]\nprogram = /nonexistent\n", ["2: mongod.program:"]),
         ("[mongod]\ncache = 1M\noplog = 1M\n", ["2: mongod.cache:", "3: mongod.oplog:"]),
-        ("[election]\ntimeout = 500ms\n", ["2: election.timeout:"]),
+        ("[election]\ntimeout = 300ms\n", ["2: election.timeout:"]),
         ("[election]\nheartbeat = 1ms\n", ["2: election.heartbeat:"]),
     ],
 )
