@@ -63,8 +63,8 @@ def test_a_first_node_makes_the_set_registers_and_is_primary_when_ready(
     things = node.collection()
     things.insert_one({"_id": 1})
     settings = things.database.client.admin.command("replSetGetConfig")["config"]["settings"]
-    assert settings["electionTimeoutMillis"] == 1500
-    assert settings["heartbeatIntervalMillis"] == 500
+    assert settings["electionTimeoutMillis"] == 1300
+    assert settings["heartbeatIntervalMillis"] == 200
     assert settings["chainingAllowed"] is False
     assert registry.get("mongodb/init") == "n1"
     assert registry.get_prefix("mongodb/member/") == {"n1": node.address}

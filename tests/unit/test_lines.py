@@ -77,6 +77,7 @@ def test_only_a_later_election_ends_the_connections_to_the_primary_before(
         watch.succeeded(_answer(old, 5))
         watch.succeeded(_answer(new, None, primary=False))
         watch.succeeded(_answer(new, 4))  # one that was cut off, and does not know
+        watch.failed(SimpleNamespace(connection_id=old))  # type: ignore[arg-type]
         assert lives()
         watch.succeeded(_answer(old, 6))
         assert lives()
