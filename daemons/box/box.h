@@ -213,28 +213,32 @@ bool cgroup_needs_scope(void);
 /* ---- tree.c: what a program sees of the host --------------------------- */
 
 /* Moves the calling process into a new mount namespace whose root is a small
- * read-only tree: chosen parts of the host, /dev, and the mount points below.
- * `own_ns` becomes a descriptor of that namespace. */
-int tree_enter(char *const extra_parts[], int *own_ns, struct fault *fault);
+ * read-only tree: chosen parts of the host, /dev, and the mount points below. */
+int tree_enter(char *const extra_parts[], struct fault *fault);
 
-/* Mount points in that tree. What the slot mounts below /.oj also appears in the mount
- * namespace of a waiting init, and what it unmounts is gone there, too; not the other way. */
-#define TREE_SHARED "/.oj"
-#define TREE_BOX "/box"     /* what the program sees */
-#define TREE_LOWER "/.oj/tree"  /* the client's directory */
-#define TREE_DATA "/.oj/data"   /* its second directory */
-#define TREE_LAYER "/.oj/layer" /* what compile left behind */
-#define TREE_RUN "/.oj/run"     /* the run's own tmpfs */
-#define TREE_NEXT "/.oj/next"   /* the same while it may become the layer */
+/* Mount points in that tree. What is mounted below TREE_SHARED by the slot or an init also appears in
+ * the other's mount namespace, and what is unmounted is gone there, too: so it outlives an init. */
+#define TREE_BOX "/box"       /* what the program sees */
+#define TREE_PRIVATE "/.oj"   /* where it cannot look */
+#define TREE_RUN "/.oj/run"   /* the run's own tmpfs */
+#define TREE_SHARED "/.oj/shared"
+#define TREE_LOWER "/.oj/shared/tree"  /* the client's directory */
+#define TREE_DATA "/.oj/shared/data"   /* its second directory */
+#define TREE_LAYER "/.oj/shared/layer" /* what compile left behind */
+#define TREE_NEXT "/.oj/shared/next"   /* a run's tmpfs while it may become the layer */
 
 /* ---- filter.c: system calls --------------------------------------------- */
 
-/* Compiles both parts, and puts the caller, who stays privileged, and all that it starts under the
- * first. A run only installs the second. */
+/* Puts the caller, who stays privileged, and all that it starts under the filter. */
 int filter_enter(struct fault *fault);
-int filter_complete(void);
 
-/* ---- slot.c, inside.c ---------------------------------------------------- */
+/* What the filter lets only ourselves do: calls of up to five arguments. */
+long pass_call(long number, long a, long b, long c, long d, long e);
+int pass_mount(const char *from, const char *to, const char *type, unsigned long flags,
+               const char *options);
+int pass_umount(const char *path); /* detaches it */
+
+/* ---- slot.c ---------------------------------------------------------------- */
 
 struct slot_settings {
     const struct cgroup_home *home;
@@ -249,44 +253,9 @@ struct slot_settings {
 /* Serves one slot until its socket closes. Writes "" or a fault to `ready`. */
 _Noreturn void slot_serve(const struct slot_settings *settings, int ready);
 
-/* What init and the slot tell each other through shared memory. The program has no access:
- * executing it takes the mapping away. */
-struct report {
-    bool has_layer; /* from the slot, with the request: what a compile left is mounted */
-    volatile int ended;  /* the program was waited for: `status` is valid */
-    volatile int failed; /* the inside failed: `fault` is valid */
-    int status;
-    int exec_error; /* errno, if there was no program to execute */
-    uint64_t start_ns;
-    uint64_t end_ns;
-    uint64_t disk_free_bytes;
-    uint64_t disk_free_files;
-    struct fault fault;
-};
-
-/* What init knows before it is told what to run. */
-struct inside {
-    const struct cgroup_home *home;
-    const struct cgroup *group;
-    struct report *report;
-    uid_t uid;
-    int socket; /* from the slot: the message with stdin, stdout, stderr; to it: the end */
-    int core;   /* -1: any */
-};
-
 /* For the slot and init: signals that mean nothing to them, such as those that
  * `systemctl kill` sends to all processes of a unit, wait for ever. */
 void block_strays(void);
-
-/* For the slot: limits that are the same for every run. */
-int inside_set_limits(struct fault *fault);
-
-/* Mounts a run's tmpfs on `path` with its directories. */
-int inside_mount_scratch(const char *path, uint64_t disk_bytes, uint32_t files, uid_t uid,
-                         struct fault *fault);
-
-/* The life of a run's pid 1. */
-_Noreturn void inside_main(const struct inside *inside);
 
 uint64_t now_ns(void);
 

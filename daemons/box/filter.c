@@ -6,9 +6,14 @@
  * their numbers.
  *
  * The kernel compiles a filter whenever it is installed, and tries it for every system call
- * there is. So it comes in two parts: most of it holds the slot as well, which installs it once
- * and hands it down to its runs; only what slot and init need themselves is refused by a second,
- * small one, which each run installs. A call has to please both. */
+ * there is, which is too much to do for each run. So the slot installs it once and hands it
+ * down. Slot and init, which it holds as well, need some of the calls themselves. They pass
+ * with a key: a random number in the sixth argument, which none of these calls has. Only the
+ * memory of slot and init holds it, and executing the program takes that memory away.
+ *
+ * These calls have a small filter of their own, written by hand, which looks at the whole key at
+ * once: one that compares it half by half takes longer when the first is right, which would let a
+ * program guess them one after the other. */
 #include "box.h"
 
 #include <errno.h>
@@ -18,10 +23,14 @@
 #include <linux/sockios.h>
 #include <malloc.h>
 #include <seccomp.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -32,23 +41,8 @@
 #endif
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
-enum { INSTRUCTIONS_MAX = 1024 };
 
-/* Compiled from the rules that `add` adds. */
-struct part {
-    int (*add)(scmp_filter_ctx context);
-    struct sock_fprog program;
-    struct sock_filter code[INSTRUCTIONS_MAX];
-};
-
-/* Refused with EPERM, whatever their arguments; in the second part. */
-static const char *const refused_to_runs[] = {
-    "mount", "umount2", "move_mount", "open_tree", "setns", "unshare",
-    /* a slot may have a core of its own; real-time priorities are refused by RLIMIT_RTPRIO */
-    "sched_setaffinity",
-};
-
-/* The same, in the first. */
+/* Refused with EPERM, whatever their arguments. */
 static const char *const refused[] = {
     /* mounts and namespaces */
     "umount", "mount_setattr", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
@@ -80,10 +74,10 @@ static const char *const refused[] = {
     "ioprio_set",
 };
 
-static int refuse_calls(scmp_filter_ctx context, const char *const names[], size_t count)
+static int refuse_calls(scmp_filter_ctx context)
 {
-    for (size_t i = 0; i < count; i++) {
-        int number = seccomp_syscall_resolve_name(names[i]);
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        int number = seccomp_syscall_resolve_name(refused[i]);
         if (number == __NR_SCMP_ERROR || number < 0)
             continue; /* not on this architecture, or newer than the library */
         if (seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), number, 0) < 0)
@@ -92,25 +86,19 @@ static int refuse_calls(scmp_filter_ctx context, const char *const names[], size
     return 0;
 }
 
-/* clone() may make threads and processes, not namespaces: the first are refused in the first part,
- * the others, which an init is cloned with, in the second. */
-static const unsigned long never_new[] = {CLONE_NEWUSER, CLONE_NEWNET, CLONE_NEWUTS,
+/* clone() may make threads and processes, not namespaces. For those that an init is cloned with the
+ * kernel asks for capabilities first of all, and they come without a key, because libc's clone() has
+ * no place for one. Nobody makes users, who would have capabilities in a namespace of their own. */
+static int refuse_namespaces(scmp_filter_ctx context)
+{
+    static const unsigned long flags[] = {CLONE_NEWUSER, CLONE_NEWNET, CLONE_NEWUTS,
                                           CLONE_NEWCGROUP};
-static const unsigned long new_to_inits[] = {CLONE_NEWPID, CLONE_NEWNS, CLONE_NEWIPC};
-
-static int refuse_namespaces(scmp_filter_ctx context, const unsigned long flags[], size_t count)
-{
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < COUNT(flags); i++)
         if (seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
-                             SCMP_CMP64(0, SCMP_CMP_MASKED_EQ, flags[i], flags[i])) < 0)
+                             SCMP_A0_64(SCMP_CMP_MASKED_EQ, flags[i], flags[i])) < 0)
             return -1;
-    return 0;
-}
-
-/* It hides its flags behind a pointer: "not implemented" makes libc fall back to clone(). */
-static int refuse_clone3(scmp_filter_ctx context)
-{
-    return seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    return seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(unshare), 1,
+                            SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER));
 }
 
 /* Only unix sockets: with its one device down the network is of no use to anybody. What is
@@ -202,10 +190,9 @@ static int skip_evictions(scmp_filter_ctx context)
                             SCMP_CMP32(3, SCMP_CMP_EQ, POSIX_FADV_DONTNEED));
 }
 
-static int add_first(scmp_filter_ctx context)
+static int add_rules(scmp_filter_ctx context)
 {
-    return refuse_calls(context, refused, COUNT(refused)) < 0 ||
-                   refuse_namespaces(context, never_new, COUNT(never_new)) < 0 ||
+    return refuse_calls(context) < 0 || refuse_namespaces(context) < 0 ||
                    refuse_sockets(context) < 0 || refuse_personalities(context) < 0 ||
                    refuse_huge_pages(context) < 0 || refuse_requests(context) < 0 ||
                    skip_flushes(context) < 0 || skip_evictions(context) < 0
@@ -213,60 +200,98 @@ static int add_first(scmp_filter_ctx context)
                : 0;
 }
 
-static int add_second(scmp_filter_ctx context)
-{
-    return refuse_calls(context, refused_to_runs, COUNT(refused_to_runs)) < 0 ||
-                   refuse_namespaces(context, new_to_inits, COUNT(new_to_inits)) < 0 ||
-                   refuse_clone3(context) < 0
-               ? -1
-               : 0;
-}
-
-static struct part first = {.add = add_first}, second = {.add = add_second};
-
-static int compile_part(struct part *part, struct fault *fault)
+static int install_rules(struct fault *fault)
 {
     scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
-    int file = memfd_create("filter", MFD_CLOEXEC), result = -1;
-
-    if (!context || file < 0) {
-        fault_errno(fault, "cannot start a system call filter");
-    } else if (seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
-               /* A tree instead of a list: there are hundreds of calls to try it for. */
-               seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2) < 0 ||
-               part->add(context) < 0 || seccomp_export_bpf(context, file) < 0) {
-        fault_say(fault, "cannot compile the system call filter");
-    } else {
-        ssize_t size = pread(file, part->code, sizeof part->code, 0);
-        part->program.filter = part->code;
-        part->program.len = (unsigned short)((size_t)size / sizeof *part->code);
-        if (size > 0 && (size_t)size < sizeof part->code)
-            result = 0;
-        else
-            fault_say(fault, "cannot keep the system call filter");
+    int result = 0;
+    if (!context)
+        return fault_errno(fault, "cannot start a system call filter");
+    if (seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
+        /* A tree instead of a list: there are hundreds of calls to try it for. */
+        seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2) < 0 || add_rules(context) < 0) {
+        result = fault_say(fault, "cannot compile the system call filter");
+    } else if ((result = seccomp_load(context)) < 0) {
+        errno = -result;
+        result = fault_errno(fault, "cannot install the system call filter");
     }
-    if (file >= 0)
-        close(file);
-    if (context)
-        seccomp_release(context);
+    seccomp_release(context);
     return result;
 }
 
-static int install(const struct part *part)
+/* ---- the key ------------------------------------------------------------------ */
+
+static uint64_t key;
+
+/* Refused without it; clone3, which hides its flags behind a pointer, as "not implemented", which
+ * makes libc fall back to clone(). */
+static const uint32_t ours[] = {
+    SYS_mount, SYS_umount2, SYS_move_mount, SYS_open_tree, SYS_setns, SYS_unshare, SYS_clone3,
+    /* a slot may have a core of its own; real-time priorities are refused by RLIMIT_RTPRIO */
+    SYS_sched_setaffinity,
+};
+
+#define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset)
+#define NUMBER offsetof(struct seccomp_data, nr)
+#define ARGUMENT(i) ((uint32_t)(offsetof(struct seccomp_data, args) + (i) * sizeof(uint64_t)))
+#define GIVE(value) BPF_STMT(BPF_RET | BPF_K, value)
+#define IF(test, value, then, otherwise) BPF_JUMP(BPF_JMP | (test) | BPF_K, value, then, otherwise)
+
+/* Calls of another ABI need not be told apart: the first filter kills for them. */
+static int install_key(struct fault *fault)
 {
-    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &part->program);
+    uint32_t halves[2];
+    if (getrandom(&key, sizeof key, 0) != sizeof key)
+        return fault_errno(fault, "cannot make a key to the system call filter");
+    memcpy(halves, &key, sizeof halves);
+    const struct sock_filter rest[] = {
+        GIVE(SECCOMP_RET_ALLOW),
+        /* CHECK: 0 if both halves are right. */
+        LOAD(ARGUMENT(5)),
+        BPF_STMT(BPF_ALU | BPF_XOR | BPF_K, halves[0]),
+        BPF_STMT(BPF_ST, 0),
+        LOAD(ARGUMENT(5) + 4),
+        BPF_STMT(BPF_ALU | BPF_XOR | BPF_K, halves[1]),
+        BPF_STMT(BPF_LDX | BPF_MEM, 0),
+        BPF_STMT(BPF_ALU | BPF_OR | BPF_X, 0),
+        IF(BPF_JEQ, 0, 3, 0),
+        LOAD(NUMBER),
+        IF(BPF_JEQ, SYS_clone3, 2, 0),
+        GIVE(SECCOMP_RET_ERRNO | EPERM),
+        GIVE(SECCOMP_RET_ALLOW),
+        GIVE(SECCOMP_RET_ERRNO | ENOSYS),
+    };
+    enum { CHECK = 1 };
+    struct sock_filter code[1 + COUNT(ours) + COUNT(rest)] = {LOAD(NUMBER)};
+    for (size_t i = 0; i < COUNT(ours); i++)
+        code[1 + i] = (struct sock_filter)IF(BPF_JEQ, ours[i],
+                                             (uint8_t)(COUNT(ours) - i - 1 + CHECK), 0);
+    memcpy(code + 1 + COUNT(ours), rest, sizeof rest);
+    struct sock_fprog program = {.len = COUNT(code), .filter = code};
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
+        return fault_errno(fault, "cannot install the system call filter for our own calls");
+    return 0;
 }
 
 int filter_enter(struct fault *fault)
 {
-    if (compile_part(&first, fault) < 0 || compile_part(&second, fault) < 0)
-        return -1;
+    int result = install_rules(fault) < 0 ? -1 : install_key(fault);
     /* Every page that we keep is copied and dropped again by each run. */
     malloc_trim(0);
-    return install(&first) < 0 ? fault_errno(fault, "cannot install the system call filter") : 0;
+    return result;
 }
 
-int filter_complete(void)
+long pass_call(long number, long a, long b, long c, long d, long e)
 {
-    return install(&second);
+    return syscall(number, a, b, c, d, e, key);
+}
+
+int pass_mount(const char *from, const char *to, const char *type, unsigned long flags,
+               const char *options)
+{
+    return (int)pass_call(SYS_mount, (long)from, (long)to, (long)type, (long)flags, (long)options);
+}
+
+int pass_umount(const char *path)
+{
+    return (int)pass_call(SYS_umount2, (long)path, MNT_DETACH, 0, 0, 0);
 }

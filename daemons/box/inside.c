@@ -1,13 +1,11 @@
-/* The inside of a run: pid 1, which is ours, and pid 2, which becomes the program.
+/* The inside of a run: what its pid 1 builds, and pid 2, which becomes the program.
  *
- * Pid 1 starts in fresh pid, mount and ipc namespaces and builds what does not
- * depend on the program: a tmpfs, /tmp, /dev/shm and /proc. Then it waits to be told
- * what to run, which may be for hours; lays out /box, starts the program, and waits
- * for it. When the program is gone it kills and reaps whatever else is left, so that the slot may answer while
- * the kernel still takes the namespaces apart. The program is not pid 1 itself,
- * because signals without a handler do not reach a pid 1: abort() and kill()
- * would be misreported. Pid 1 stays outside the run's cgroup. */
-#include "box.h"
+ * Pid 1 (run.c) starts in fresh pid, mount and ipc namespaces and builds what does not
+ * depend on the program: a tmpfs, /tmp, /dev/shm and /proc. When it is told what to run, it
+ * lays out /box and starts the program. The program is not pid 1 itself, because signals
+ * without a handler do not reach a pid 1: abort() and kill() would be misreported. Pid 1
+ * stays outside the run's cgroup. */
+#include "run.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,9 +29,9 @@
 
 /* What pid 2 needs; it may share memory with pid 1 until it executes. */
 struct start {
-    const struct inside *inside;
+    struct slot *slot;
     const struct request *request;
-    int stdio[3];
+    const int *stdio;
 };
 
 uint64_t now_ns(void)
@@ -43,11 +41,11 @@ uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
-/* Ends this process: our fault, told to the slot. */
-static _Noreturn void give_up(struct report *report, const char *what)
+/* Ends pid 2: our fault, told to pid 1. */
+static _Noreturn void give_up(const struct start *start, const char *what)
 {
-    fault_errno(&report->fault, "inside the box: %s", what);
-    report->failed = 1;
+    fault_errno(&start->slot->report.fault, "inside the box: %s", what);
+    start->slot->report.failed = true;
     _exit(1);
 }
 
@@ -69,7 +67,7 @@ int inside_mount_scratch(const char *path, uint64_t disk_bytes, uint32_t files, 
     char options[128], at[128];
 
     scratch_options(options, sizeof options, disk_bytes, files);
-    if (mount("oj-box", path, "tmpfs", SCRATCH_FLAGS, options) < 0)
+    if (pass_mount("oj-box", path, "tmpfs", SCRATCH_FLAGS, options) < 0)
         return fault_errno(fault, "cannot mount a tmpfs on %s", path);
     static const struct {
         const char *name;
@@ -87,59 +85,74 @@ int inside_mount_scratch(const char *path, uint64_t disk_bytes, uint32_t files, 
 
 static const char *scratch_of(const struct message_head *head)
 {
-    /* The slot mounts what may become the layer, to have it when we are gone. */
+    /* What may become the layer is mounted where the slot sees it, too, to be there when this
+     * run's namespace is gone. */
     return head->flags & RUN_KEEP ? TREE_NEXT : TREE_RUN;
 }
 
-/* Of a size that has to be set before anybody writes to it. */
-static void setup_scratch(const struct inside *inside)
-{
-    if (mount(NULL, TREE_SHARED, NULL, MS_SLAVE, NULL) < 0)
-        give_up(inside->report, "cannot keep its mounts to itself");
-    if (inside_mount_scratch(TREE_RUN, 0, 0, inside->uid, &inside->report->fault) < 0) {
-        inside->report->failed = 1;
-        _exit(1);
-    }
-}
-
-static void size_scratch(const struct inside *inside, const struct message_head *head)
-{
-    char options[128];
-    scratch_options(options, sizeof options, head->disk_bytes, head->files);
-    if (mount(NULL, TREE_RUN, NULL, MS_REMOUNT | SCRATCH_FLAGS, options) < 0)
-        give_up(inside->report, "cannot set the size of the box");
-}
-
-static void setup_box(const struct inside *inside, const struct message_head *head)
-{
-    char options[512];
-    const char *scratch = scratch_of(head);
-
-    snprintf(options, sizeof options, "lowerdir=%s%s%s,upperdir=%s/upper,workdir=%s/work",
-             head->flags & RUN_DATA ? TREE_DATA ":" : "",
-             inside->report->has_layer ? TREE_LAYER "/upper:" : "", TREE_LOWER, scratch, scratch);
-    if (mount("oj-box", TREE_BOX, "overlay", SCRATCH_FLAGS, options) < 0)
-        give_up(inside->report, "cannot lay the overlay on /box");
-}
-
-static void setup_temporary(const struct inside *inside, const char *scratch)
+static int mount_temporary(const char *scratch, struct fault *fault)
 {
     char from[64];
 
     snprintf(from, sizeof from, "%s/tmp", scratch);
-    if (mount(from, "/tmp", NULL, MS_BIND, NULL) < 0)
-        give_up(inside->report, "cannot provide /tmp");
+    if (pass_mount(from, "/tmp", NULL, MS_BIND, NULL) < 0)
+        return fault_errno(fault, "cannot provide /tmp");
     snprintf(from, sizeof from, "%s/shm", scratch);
-    if (mount(from, "/dev/shm", NULL, MS_BIND, NULL) < 0)
-        give_up(inside->report, "cannot provide /dev/shm");
+    if (pass_mount(from, "/dev/shm", NULL, MS_BIND, NULL) < 0)
+        return fault_errno(fault, "cannot provide /dev/shm");
+    return 0;
 }
 
-static void setup_proc(const struct inside *inside)
+int inside_prepare(const struct slot *slot, struct fault *fault)
 {
+    /* Of the size that the last run had, and the next one probably will. */
+    if (inside_mount_scratch(TREE_RUN, slot->disk_bytes, slot->files, slot->settings->uid, fault) <
+            0 ||
+        mount_temporary(TREE_RUN, fault) < 0)
+        return -1;
     /* Only processes, and of those only its own: not even pid 1. */
-    if (mount("oj-box", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
-              "hidepid=2,subset=pid") < 0)
-        give_up(inside->report, "cannot mount /proc");
+    if (pass_mount("oj-box", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+                   "hidepid=2,subset=pid") < 0)
+        return fault_errno(fault, "cannot mount /proc");
+    return 0;
+}
+
+static int size_scratch(const struct slot *slot, const struct message_head *head,
+                        struct fault *fault)
+{
+    char options[128];
+    if (head->disk_bytes == slot->disk_bytes && head->files == slot->files)
+        return 0;
+    scratch_options(options, sizeof options, head->disk_bytes, head->files);
+    if (pass_mount(NULL, TREE_RUN, NULL, MS_REMOUNT | SCRATCH_FLAGS, options) < 0)
+        return fault_errno(fault, "cannot set the size of the box");
+    return 0;
+}
+
+int inside_lay_out(const struct slot *slot, const struct message_head *head, struct fault *fault)
+{
+    char options[512];
+    const char *scratch = scratch_of(head);
+
+    if ((head->flags & RUN_KEEP ? mount_temporary(TREE_NEXT, fault)
+                                : size_scratch(slot, head, fault)) < 0)
+        return -1;
+    snprintf(options, sizeof options, "lowerdir=%s%s%s,upperdir=%s/upper,workdir=%s/work",
+             head->flags & RUN_DATA ? TREE_DATA ":" : "",
+             slot->has_layer ? TREE_LAYER "/upper:" : "", TREE_LOWER, scratch, scratch);
+    if (pass_mount("oj-box", TREE_BOX, "overlay", SCRATCH_FLAGS, options) < 0)
+        return fault_errno(fault, "cannot lay the overlay on /box");
+    return 0;
+}
+
+void inside_measure_disk(const struct message_head *head, uint64_t *bytes, uint64_t *files)
+{
+    struct statfs info;
+    *bytes = *files = 1; /* not known */
+    if (statfs(scratch_of(head), &info) == 0) {
+        *bytes = (uint64_t)info.f_bavail * (uint64_t)info.f_bsize;
+        *files = (uint64_t)info.f_ffree;
+    }
 }
 
 /* ---- pid 2 becomes the program -------------------------------------------------- */
@@ -150,10 +163,10 @@ static void setup_stdio(const struct start *start)
     int safe[3];
     for (int i = 0; i < 3; i++)
         if ((safe[i] = fcntl(start->stdio[i], F_DUPFD_CLOEXEC, 16)) < 0)
-            give_up(start->inside->report, "cannot copy a standard stream");
+            give_up(start, "cannot copy a standard stream");
     for (int i = 0; i < 3; i++)
         if (dup2(safe[i], i) < 0)
-            give_up(start->inside->report, "cannot place a standard stream");
+            give_up(start, "cannot place a standard stream");
 }
 
 /* What the administrator allows us, which nobody changes while we live. */
@@ -196,48 +209,37 @@ static void setup_rlimits(const struct start *start)
          * first counts per user, and somebody else may use this number, too. */
         !set_limit(RLIMIT_NPROC, head->processes + 1024) ||
         !set_limit(RLIMIT_CPU, head->cpu_us / 1000000 + 3))
-        give_up(start->inside->report, "cannot set limits");
+        give_up(start, "cannot set limits");
 }
 
 static void setup_cgroup(const struct start *start)
 {
-    if (cgroup_enter(start->inside->home, start->inside->group) < 0)
-        give_up(start->inside->report, "cannot enter the cgroup");
+    if (cgroup_enter(start->slot->settings->home, &start->slot->group) < 0)
+        give_up(start, "cannot enter the cgroup");
 }
 
-/* The filter keeps the program from leaving. The slot itself and init are not
- * held: what they do meanwhile should not cost the program its time. */
-static void setup_core(const struct start *start)
+/* The filter keeps the program from leaving. */
+static void setup_cores(const struct start *start)
 {
-    cpu_set_t cores;
-    if (start->inside->core < 0)
-        return;
-    CPU_ZERO(&cores);
-    CPU_SET((size_t)start->inside->core, &cores);
-    if (sched_setaffinity(0, sizeof cores, &cores) < 0)
-        give_up(start->inside->report, "cannot stay on the slot's core");
+    const cpu_set_t *cores = &start->slot->cores;
+    if (pass_call(SYS_sched_setaffinity, 0, sizeof *cores, (long)cores, 0, 0) < 0)
+        give_up(start, "cannot choose its cores");
 }
 
 /* Raw calls: libc's wrappers look after threads, which this memory may not have. */
 static void setup_identity(const struct start *start)
 {
-    uid_t uid = start->inside->uid;
+    uid_t uid = start->slot->settings->uid;
     if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, uid, uid, uid) < 0 ||
         syscall(SYS_setresuid, uid, uid, uid) < 0)
-        give_up(start->inside->report, "cannot become the slot's user");
-}
-
-static void setup_filter(const struct start *start)
-{
-    if (filter_complete() < 0)
-        give_up(start->inside->report, "cannot install the system call filter");
+        give_up(start, "cannot become the slot's user");
 }
 
 /* As a shell would tell it, and to whoever asked for the run in a way that no program can. */
 static _Noreturn void cannot_execute(const struct start *start, const char *name, int error)
 {
     char text[512];
-    start->inside->report->exec_error = error;
+    start->slot->report.exec_error = error;
     int length = snprintf(text, sizeof text, "oj-box: cannot execute %.400s: %s\n", name,
                           strerror(error));
     if (write(2, text, (size_t)length) < 0) {
@@ -291,110 +293,37 @@ static int program_main(void *argument)
     setup_stdio(start);
     setup_rlimits(start);
     setup_cgroup(start);
-    setup_core(start);
+    setup_cores(start);
     setup_identity(start);
-    setup_filter(start);
     if (chdir(start->request->cwd) < 0)
         cannot_execute(start, start->request->cwd, errno);
     syscall(SYS_close_range, 3U, ~0U, 0U);
-    start->inside->report->start_ns = now_ns();
+    start->slot->report.start_ns = now_ns();
     execute(start);
 }
 
-/* v2: born in the cgroup. v1: shares our memory, enters by itself before it executes. */
-static pid_t start_program(struct start *start)
+/* v2: born in the cgroup. v1: shares our memory, enters by itself before it executes; until then we
+ * are suspended, and the kernel does not choose it when memory runs out (in which case it would
+ * kill whoever shares that memory, the slot included). */
+pid_t inside_start(struct slot *slot, const struct request *request, const int stdio[3])
 {
-    const struct inside *inside = start->inside;
-    if (inside->home->version == CGROUP_V2) {
+    struct start start = {.slot = slot, .request = request, .stdio = stdio};
+    if (slot->settings->home->version == CGROUP_V2) {
         struct clone_args how = {.flags = CLONE_INTO_CGROUP,
                                  .exit_signal = SIGCHLD,
-                                 .cgroup = (uint64_t)inside->group->dir};
-        pid_t pid = (pid_t)syscall(SYS_clone3, &how, sizeof how);
+                                 .cgroup = (uint64_t)slot->group.dir};
+        pid_t pid = (pid_t)pass_call(SYS_clone3, (long)&how, sizeof how, 0, 0, 0);
         if (pid == 0)
-            program_main(start);
+            program_main(&start);
         return pid;
     }
 #ifdef BOX_SANITIZED
     pid_t pid = fork();
     if (pid == 0)
-        program_main(start);
+        program_main(&start);
     return pid;
 #else
     static char stack[256 * 1024] __attribute__((aligned(16)));
-    return clone(program_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, start);
+    return clone(program_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &start);
 #endif
-}
-
-/* ---- the life of pid 1 -------------------------------------------------------------- */
-
-static int await_program(pid_t program, struct report *report)
-{
-    for (;;) {
-        int status;
-        pid_t pid = wait4(-1, &status, 0, NULL);
-        if (pid == program) {
-            report->end_ns = now_ns();
-            return status;
-        }
-        if (pid < 0 && errno != EINTR)
-            give_up(report, "lost the program");
-    }
-}
-
-static void end_everything(void)
-{
-    kill(-1, SIGKILL);
-    while (wait4(-1, NULL, 0, NULL) > 0 || errno == EINTR)
-        ;
-}
-
-static void measure_disk(const struct inside *inside, const struct message_head *head)
-{
-    struct statfs info;
-    if (statfs(scratch_of(head), &info) == 0) {
-        inside->report->disk_free_bytes = (uint64_t)info.f_bavail * (uint64_t)info.f_bsize;
-        inside->report->disk_free_files = (uint64_t)info.f_ffree;
-    }
-}
-
-void inside_main(const struct inside *inside)
-{
-    static struct request request;
-    static char bytes[MESSAGE_MAX_BYTES];
-    struct report *report = inside->report;
-    struct start start = {.inside = inside, .request = &request};
-    size_t length = sizeof bytes;
-    int count = 3;
-
-    /* If the slot was faster to die than this call, the socket below is closed. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setup_scratch(inside);
-    setup_temporary(inside, TREE_RUN);
-    setup_proc(inside);
-
-    /* From here on somebody waits for us. */
-    int got = receive_message(inside->socket, bytes, &length, start.stdio, &count, 0);
-    if (got <= 0)
-        _exit(0);
-    if (count != 3 || request_parse(&request, bytes, length, &report->fault) < 0) {
-        report->failed = 1;
-        _exit(1);
-    }
-    if (request.head.flags & RUN_KEEP)
-        setup_temporary(inside, TREE_NEXT);
-    else
-        size_scratch(inside, &request.head);
-    setup_box(inside, &request.head);
-    pid_t program = start_program(&start);
-    if (program < 0)
-        give_up(report, "cannot start a process");
-    for (int i = 0; i < 3; i++)
-        close(start.stdio[i]);
-    report->status = await_program(program, report);
-    end_everything();
-    measure_disk(inside, &request.head);
-    report->ended = 1;
-    if (send(inside->socket, "", 1, MSG_NOSIGNAL) < 0)
-        _exit(1);
-    _exit(0);
 }

@@ -12,29 +12,34 @@
  *     | one SOCK_SEQPACKET socket per slot: requests with descriptors, answers
  *   main (root)                        this file
  *     +-- slot 0 (root)                slot.c: own net, uts, mount namespace
- *     |     +-- init (root, pid 1)     inside.c: per run; fresh pid, mount, ipc
- *     |           +-- program (pid 2)  the slot's uid, the run's cgroup, filter
+ *     |     +-- init (root, pid 1)     run.c: per run; fresh pid, mount, ipc
+ *     |           +-- program (pid 2)  inside.c: the slot's uid, the run's cgroup
  *     +-- slot 1 ...
  *
  * main finds the cgroup hierarchies, sweeps what a killed predecessor left,
  * starts the slots, hands their sockets to the executor and then only waits:
  * for the end of the control socket, or of a slot. A slot runs one program at
- * a time. Init builds the run's own mounts, starts the program as pid 2, reaps,
- * and kills what the program leaves behind.
+ * a time: it makes an init for each. Init builds the run's own mounts, receives the
+ * request, starts the program as pid 2, holds it to its limits, reaps, kills what the
+ * program leaves behind, and answers.
  *
  * Ahead of time: most runs come after a pause, when everything is slow, so whatever
- * does not depend on the request is done after the answer to the run before, and
+ * does not depend on the request is done when the run before has been answered, and
  * the first time at start. Each slot has one init waiting, in pid, mount and ipc
  * namespaces that nobody has been in, with an empty tmpfs and a cgroup of its own.
- * It serves one run and dies with it. It was forked from the slot, not from the last
+ * It serves one run and dies with it. It was cloned from the slot, not from the last
  * init, so it has nothing of the last run; and it fits any request, because the
- * directories of the client are mounted by the slot below /.oj, from where mount
- * propagation takes them into the waiting namespace, and out of it again when
- * they are forgotten. A request then costs one remount for the size of the tmpfs,
- * the overlay, and a fork. A waiting init that dies is replaced.
+ * directories of the client are mounted below /.oj/shared, which all mount namespaces of
+ * a slot have in common, and stay there until they are forgotten. A request then costs
+ * the overlay and a fork, and a remount if its tmpfs is to be of another size than the last.
+ * A waiting init that dies is replaced.
+ *
+ * Init has namespaces and descriptors of its own but shares the slot's memory, and so does
+ * the program's process until it is executed: nothing is copied (slot.c). They never work at
+ * the same time, and stay on one core, because waking another costs more than most steps.
  *
  * Kept between runs of a slot: the network namespace, as long as no socket is left
- * in it (slot.c), the uts namespace, the read-only tree, the first part of the system
+ * in it (slot.c), the uts namespace, the read-only tree, the system
  * call filter (filter.c), and on v1 the cgroup that counts processor time (cgroup.c).
  *
  * /box is an overlay: below, read-only, the executor's directory, what compile
@@ -53,8 +58,8 @@
  * blocked here; programs get a clean mask. SIGUSR1, which drains the executor, they
  * start with ignored.
  *
- * Ends: a run ends by SIGKILL to its init, whose pid namespace dies with it. A
- * slot that dies takes its init along, and main its slots (PR_SET_PDEATHSIG);
+ * Ends: init ends a run by SIGKILL to everything in its pid namespace. A slot that dies takes its
+ * init along, whose namespace dies with it, and main its slots (PR_SET_PDEATHSIG);
  * when the control socket closes, main does that itself and removes the
  * cgroups. Whatever SIGKILL of main leaves is an empty cgroup, swept later.
  *

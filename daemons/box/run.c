@@ -1,9 +1,8 @@
-/* One run, seen from outside: started, followed, measured, cleared away.
+/* One run: the life of its pid 1, which starts the program, follows, measures and answers.
  *
- * The order is what makes it fast. The cgroup and the init with its namespaces and
- * mounts are made before they are needed, while nobody waits; the answer goes out as
- * soon as everything inside is dead and counted; taking the namespaces and the cgroup
- * apart, and making those of the next run, comes after it. */
+ * It is made before it is needed and waits for the client's message itself, so that nobody
+ * stands between them. The answer goes out as soon as everything inside is dead and counted. Then
+ * it ends, and the kernel takes its namespaces apart while the slot makes the next one. */
 #include "run.h"
 
 #include <errno.h>
@@ -12,8 +11,8 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,19 +37,16 @@ enum ended_by {
 struct run {
     struct slot *slot;
     const struct request *request;
-    pid_t init; /* 0: reaped */
-    int socket; /* to init */
-    ino_t peer; /* its end of it */
+    pid_t program;
+    bool more_children; /* to be reaped, of which nobody tells again */
+    bool ended; /* by itself: `status` and `end_ns` are valid */
+    int status;
+    uint64_t end_ns;
     struct pump out, err;
     enum ended_by ended_by;
     uint64_t most_processes; /* seen, where the kernel keeps no peak */
+    uint64_t disk_free_bytes, disk_free_files;
 };
-
-static void reap(pid_t pid, int *status)
-{
-    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-        ;
-}
 
 /* ---- output ------------------------------------------------------------------ */
 
@@ -102,88 +98,29 @@ static int open_pump(struct pump *pump, int *write_end, int to, uint64_t limit, 
 
 /* ---- start ---------------------------------------------------------------------- */
 
-static int prepare_group(struct slot *slot, struct fault *fault)
-{
-    if (slot->has_group)
-        return 0;
-    if (cgroup_make(slot->settings->home, &slot->group, &slot->share, slot->settings->number,
-                    slot->serial++, fault) < 0)
-        return -1;
-    slot->has_group = true;
-    return 0;
-}
-
-static int prepare_init(struct slot *slot, struct fault *fault)
-{
-    int pair[2];
-    struct stat info;
-    if (slot->next.pid > 0 && waitpid(slot->next.pid, NULL, WNOHANG) == 0)
-        return 0;
-    if (slot->next.pid > 0) { /* somebody killed it while it waited */
-        close(slot->next.socket);
-        slot->next.pid = 0;
-    }
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
-        fstat(pair[1], &info) < 0)
-        return fault_errno(fault, "cannot make a socket pair");
-    memset(slot->report, 0, sizeof *slot->report);
-    struct inside inside = {.home = slot->settings->home,
-                            .group = &slot->group,
-                            .report = slot->report,
-                            .uid = slot->settings->uid,
-                            .socket = pair[1],
-                            .core = slot->settings->core};
-    pid_t pid = (pid_t)syscall(SYS_clone,
-                               CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | (unsigned long)SIGCHLD,
-                               NULL, NULL, NULL, NULL);
-    if (pid == 0) {
-        close(pair[0]);
-        inside_main(&inside);
-    }
-    int error = errno;
-    close(pair[1]);
-    if (pid < 0) {
-        close(pair[0]);
-        errno = error;
-        return fault_errno(fault, "cannot start the run's init");
-    }
-    slot->next = (struct waiting_init){.pid = pid, .socket = pair[0], .peer = info.st_ino};
-    return 0;
-}
-
-int run_prepare(struct slot *slot, struct fault *fault)
-{
-    return prepare_group(slot, fault) < 0 ? -1 : prepare_init(slot, fault);
-}
-
 /* What a process needs before it can execute anything. A lower limit is not
  * enforced but compared with the peak, so that it is the program that hits it. */
 enum { LEAST_MEMORY = 512 * 1024 };
 
-/* Starts everything; what was opened on the way is closed by clear_run. */
-static int start_run(struct run *run, const char *bytes, size_t length, struct fault *fault)
+static int start_run(struct run *run, struct fault *fault)
 {
     struct slot *slot = run->slot;
-    const int *fds = slot->fds;
     const struct message_head *head = &run->request->head;
     int writers[2] = {-1, -1}, result = -1;
 
-    if (run_prepare(slot, fault) < 0 || slot_mount(slot, head, fault) < 0)
+    if (slot_mount(slot, head, fault) < 0 || inside_lay_out(slot, head, fault) < 0)
         return -1;
-    slot->report->has_layer = slot->has_layer;
-    run->init = slot->next.pid;
-    run->socket = slot->next.socket;
-    run->peer = slot->next.peer;
-    slot->next.pid = 0;
+    slot->disk_bytes = head->disk_bytes;
+    slot->files = head->files;
     uint64_t memory_bytes = head->memory_bytes < LEAST_MEMORY ? LEAST_MEMORY : head->memory_bytes;
     if (cgroup_limit(slot->settings->home, &slot->group, memory_bytes, head->processes, fault) ==
             0 &&
-        open_pump(&run->out, &writers[0], fds[FD_STDOUT], head->output_bytes, fault) == 0 &&
-        open_pump(&run->err, &writers[1], fds[FD_STDERR], head->output_bytes, fault) == 0) {
-        int stdio[3] = {fds[FD_STDIN], writers[0], writers[1]};
-        /* If init is dead already, following it finds out why. */
-        (void)send_message(run->socket, bytes, length, stdio, 3);
-        result = 0;
+        open_pump(&run->out, &writers[0], slot->fds[FD_STDOUT], head->output_bytes, fault) == 0 &&
+        open_pump(&run->err, &writers[1], slot->fds[FD_STDERR], head->output_bytes, fault) == 0) {
+        int stdio[3] = {slot->fds[FD_STDIN], writers[0], writers[1]};
+        run->program = inside_start(slot, run->request, stdio);
+        slot->started = true;
+        result = run->program < 0 ? fault_errno(fault, "cannot start a process") : 0;
     }
     for (int i = 0; i < 2; i++)
         if (writers[i] >= 0)
@@ -196,7 +133,28 @@ static int start_run(struct run *run, const char *bytes, size_t length, struct f
 static void kill_run(struct run *run, enum ended_by by)
 {
     run->ended_by = by;
-    kill(run->init, SIGKILL); /* and with it everything in its pid namespace */
+    kill(-1, SIGKILL); /* all but ourselves, and nobody can fork any more */
+}
+
+/* Others than the program are reaped as well, or they would count as processes of the run; but only
+ * so many at a time, because there may be ever more of them, and limits to look after. */
+static void reap_children(struct run *run)
+{
+    enum { MOST = 32 };
+    struct signalfd_siginfo told;
+    int status, count = 0;
+    pid_t pid = 0;
+
+    (void)!read(run->slot->children, &told, sizeof told);
+    while (count < MOST && (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
+        count++;
+        if (pid == run->program) {
+            run->ended = true;
+            run->status = status;
+            run->end_ns = now_ns();
+        }
+    }
+    run->more_children = pid > 0;
 }
 
 /* A message while something runs: only a cancel of it is sensible. */
@@ -225,7 +183,7 @@ struct times {
 /* The wall clock counts from the program's start, not from ours. */
 static void check_wall(struct run *run, struct times *times)
 {
-    uint64_t started = run->slot->report->start_ns, wall_ns = run->request->head.wall_us * 1000;
+    uint64_t started = run->slot->report.start_ns, wall_ns = run->request->head.wall_us * 1000;
     if (started == 0 && times->now < times->latest_start)
         times->wall = times->now + 10000000;
     else if (started != 0 && times->now < started + wall_ns)
@@ -240,7 +198,7 @@ static void check_cpu(struct run *run, struct times *times)
 {
     const struct slot *slot = run->slot;
     uint64_t limit = run->request->head.cpu_us, least_ns = 500000;
-    uint64_t used = cgroup_cpu_us(slot->settings->home, &slot->group);
+    uint64_t used = cgroup_cpu_us(slot->settings->home, &run->slot->group);
     if (used > limit) {
         kill_run(run, ENDED_CPU);
         return;
@@ -273,12 +231,12 @@ static void take_output(struct run *run, struct times *times)
     times->pump = got < PUMP_SMALL ? times->now + PUMP_PAUSE_NS : times->now;
 }
 
-/* Waits until something happens or is due. True: init has something to say. */
-static bool await_event(struct run *run, struct times *times)
+/* Waits until something happens or is due. */
+static void await_event(struct run *run, struct times *times)
 {
     bool pumping = times->now >= times->pump;
     struct pollfd wait[4] = {
-        {.fd = run->socket, .events = POLLIN},
+        {.fd = run->slot->children, .events = POLLIN},
         {.fd = run->slot->settings->socket, .events = POLLIN},
         {.fd = pumping && !run->out.closed ? run->out.from : -1, .events = POLLIN},
         {.fd = pumping && !run->err.closed ? run->err.from : -1, .events = POLLIN}};
@@ -287,23 +245,31 @@ static bool await_event(struct run *run, struct times *times)
         until = times->pump;
     if (times->memory < until)
         until = times->memory;
-    uint64_t left = until > times->now ? until - times->now : 0;
+    uint64_t left = until > times->now && !run->more_children ? until - times->now : 0;
     struct timespec timeout = {.tv_sec = (time_t)(left / 1000000000),
                                .tv_nsec = (long)(left % 1000000000)};
 
     if (ppoll(wait, 4, &timeout, NULL) < 0)
         memset(wait, 0, sizeof wait);
     times->now = now_ns();
-    if (wait[0].revents)
-        return true;
+    if (wait[0].revents || run->more_children)
+        reap_children(run);
+    if (run->ended)
+        return;
     if (wait[1].revents)
         listen_to_client(run);
     else if (wait[2].revents | wait[3].revents)
         take_output(run, times);
-    return false;
 }
 
-/* Follows the run until init says that everything inside is dead, or is dead itself. */
+static void end_everything(void)
+{
+    kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
+        ;
+}
+
+/* Follows the run until everything inside is dead. */
 static void follow_run(struct run *run)
 {
     const struct slot *slot = run->slot;
@@ -316,57 +282,30 @@ static void follow_run(struct run *run)
     times.memory = cgroup_kills_together(slot->settings->home) ? UINT64_MAX
                                                                : times.now + MEMORY_PAUSE_NS;
     times.latest_start = times.now + 5000000000ULL;
-    while (run->ended_by == ENDED_ITSELF && !await_event(run, &times)) {
+    while (await_event(run, &times), !run->ended && run->ended_by == ENDED_ITSELF) {
         uint64_t processes = cgroup_processes(&slot->group);
         run->most_processes = processes > run->most_processes ? processes : run->most_processes;
-        if (run->ended_by == ENDED_ITSELF && times.now >= times.wall)
+        if (times.now >= times.wall)
             check_wall(run, &times);
         if (run->ended_by == ENDED_ITSELF && times.now >= times.cpu)
             check_cpu(run, &times);
         if (run->ended_by == ENDED_ITSELF && times.now >= times.memory)
             check_memory(run, &times);
     }
+    end_everything();
     /* The pipes hold what was written last. */
     pump_all(&run->out);
     pump_all(&run->err);
+    inside_measure_disk(head, &run->disk_free_bytes, &run->disk_free_files);
 }
 
 /* ---- measure ------------------------------------------------------------------------- */
 
-/* Makes sure that everything inside is dead. False: init failed, which is our fault. */
-static bool settle_run(struct run *run, struct fault *fault)
-{
-    struct report *report = run->slot->report;
-    int status = 0;
-
-    if (run->ended_by == ENDED_ITSELF && report->ended && !report->failed)
-        return true; /* init reaped everybody before it said so */
-    /* Init is dying, and is not gone before the kernel killed all the others. */
-    reap(run->init, &status);
-    run->init = 0;
-    if (report->failed) {
-        *fault = report->fault;
-        return false;
-    }
-    /* Until it executes, the program shares init's memory; if the limit does not
-     * even allow that, the kernel kills both. */
-    if (run->ended_by == ENDED_ITSELF && cgroup_oom_kills(&run->slot->group) == 0) {
-        fault_say(fault, "the run's init died (status %#x)", (unsigned)status);
-        return false;
-    }
-    if (run->ended_by == ENDED_WALL && report->start_ns == 0) {
-        fault_say(fault, "the program could not be started in time");
-        return false;
-    }
-    return true;
-}
-
 /* Which limit explains the end, from what the kernel counted. */
 static enum limit_hit find_limit(const struct run *run, const struct cgroup_usage *usage)
 {
-    const struct report *report = run->slot->report;
-    bool fine = report->ended && WIFEXITED(report->status) && WEXITSTATUS(report->status) == 0;
-    int signal = report->ended && WIFSIGNALED(report->status) ? WTERMSIG(report->status) : 0;
+    bool fine = run->ended && WIFEXITED(run->status) && WEXITSTATUS(run->status) == 0;
+    int signal = run->ended && WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0;
 
     /* The peak itself says so only where no such limit could be set: the kernel lets itself go
      * beyond one by a few pages when it must not fail. */
@@ -386,7 +325,7 @@ static enum limit_hit find_limit(const struct run *run, const struct cgroup_usag
     if (signal == SIGXFSZ)
         return LIMIT_DISK;
     /* A refusal that the program lived with is its own business. */
-    if (report->ended && !fine && (report->disk_free_bytes == 0 || report->disk_free_files == 0))
+    if (run->ended && !fine && (run->disk_free_bytes == 0 || run->disk_free_files == 0))
         return LIMIT_DISK;
     if (!fine && cgroup_forks_refused(run->slot->settings->home, &run->slot->group) > 0)
         return LIMIT_PROCESSES;
@@ -396,17 +335,23 @@ static enum limit_hit find_limit(const struct run *run, const struct cgroup_usag
 static int measure_run(const struct run *run, struct answer *answer, struct fault *fault)
 {
     const struct slot *slot = run->slot;
-    const struct report *report = slot->report;
+    const struct report *report = &slot->report;
     struct cgroup_usage usage;
 
+    if (report->failed) {
+        *fault = report->fault;
+        return -1;
+    }
+    if (run->ended_by == ENDED_WALL && report->start_ns == 0)
+        return fault_say(fault, "the program could not be started in time");
     /* What is cancelled before it started has used nothing. */
-    if (cgroup_usage(slot->settings->home, &slot->group, &usage, fault) < 0 &&
+    if (cgroup_usage(slot->settings->home, &run->slot->group, &usage, fault) < 0 &&
         run->ended_by != ENDED_CANCELLED)
         return -1;
     if (usage.starved && run->ended_by != ENDED_CANCELLED)
         return fault_say(fault, "the kernel killed a program for memory within its limit: this "
                                 "machine has too little");
-    uint64_t end = report->ended ? report->end_ns : now_ns();
+    uint64_t end = run->ended ? run->end_ns : now_ns();
     answer->limit = find_limit(run, &usage);
     answer->cpu_us = usage.cpu_us;
     answer->wall_us = report->start_ns ? (end - report->start_ns) / 1000 : 0;
@@ -420,67 +365,38 @@ static int measure_run(const struct run *run, struct answer *answer, struct faul
                     (report->exec_error ? ANSWER_NOT_EXECUTED : 0U);
     answer->error = report->exec_error;
     answer->exit_code = -1;
-    if (!report->ended)
+    if (!run->ended)
         answer->signal = SIGKILL;
-    else if (WIFEXITED(report->status))
-        answer->exit_code = WEXITSTATUS(report->status);
+    else if (WIFEXITED(run->status))
+        answer->exit_code = WEXITSTATUS(run->status);
     else
-        answer->signal = WTERMSIG(report->status);
+        answer->signal = WTERMSIG(run->status);
     return 0;
 }
 
-/* ---- clear ------------------------------------------------------------------------------ */
+/* ---- the life of pid 1 ------------------------------------------------------------------ */
 
-/* What the answer did not have to wait for, and what the next run should not. */
-static void clear_run(struct run *run)
+static void serve_run(struct slot *slot, const struct request *request)
 {
-    struct slot *slot = run->slot;
-    struct fault fault;
-
-    if (run->socket >= 0)
-        close(run->socket);
-    if (run->out.from >= 0)
-        close(run->out.from);
-    if (run->err.from >= 0)
-        close(run->err.from);
-    /* Closing its socket ends an init that never got to run anything. */
-    if (run->init > 0 && !slot->report->ended)
-        kill(run->init, SIGKILL);
-    if (run->init > 0 && !slot->report->ended) {
-        reap(run->init, NULL);
-        run->init = 0;
-    }
-    if (slot->has_group && slot->next.pid == 0) {
-        cgroup_remove(slot->settings->home, &slot->group);
-        slot->has_group = false;
-    }
-    /* If this fails, the next run tries again and says so. The old init is taking its
-     * mounts apart meanwhile, on another core. */
-    if (run->peer != 0 && slot_renew_network(slot, run->peer, &fault) < 0)
-        die("slot %u: %s", slot->settings->number, fault.text);
-    (void)run_prepare(slot, &fault);
-    if (run->init > 0)
-        reap(run->init, NULL);
-}
-
-bool run_serve(struct slot *slot, const struct request *request, const char *bytes, size_t length,
-               void (*done)(const struct slot *, struct answer *))
-{
-    struct run run = {.slot = slot,
-                      .request = request,
-                      .socket = -1,
-                      .out = {.from = -1},
-                      .err = {.from = -1}};
+    struct run run = {
+        .slot = slot, .request = request, .out = {.from = -1}, .err = {.from = -1}};
     struct answer answer = {.kind = ANSWER_FAILED, .number = request->head.number};
     bool keep = request->head.flags & RUN_KEEP;
 
-    if (start_run(&run, bytes, length, &answer.fault) == 0) {
+    memset(&slot->report, 0, sizeof slot->report);
+    slot->number = request->head.number;
+    slot->since_ns = now_ns();
+    slot->kept = keep;
+    slot->started = false;
+    slot->running = slot->used = true;
+    slot->has_message = false;
+    if (start_run(&run, &answer.fault) == 0) {
         follow_run(&run);
-        if (settle_run(&run, &answer.fault) && measure_run(&run, &answer, &answer.fault) == 0)
+        if (run.ended_by == ENDED_CLIENT)
+            slot->client_gone = true;
+        else if (measure_run(&run, &answer, &answer.fault) == 0)
             answer.kind = ANSWER_RAN;
     }
-    if (run.ended_by == ENDED_CLIENT)
-        return false;
     if (keep) {
         bool wanted = answer.kind == ANSWER_RAN && answer.exit_code == 0 &&
                       answer.limit == LIMIT_NONE;
@@ -491,9 +407,49 @@ bool run_serve(struct slot *slot, const struct request *request, const char *byt
             fault_errno(&answer.fault, "cannot keep what the run left");
         }
     }
-    done(slot, &answer);
-    /* Before the next init is made, which would hold the client's files until its own run ends. */
+    slot_answer(slot, &answer);
+    slot->running = false;
     slot_close_descriptors(slot);
-    clear_run(&run);
-    return true;
+}
+
+/* One message: a run, or something that is left to the slot. */
+static void serve_message(struct slot *slot)
+{
+    static struct request request;
+    struct fault fault;
+
+    while (!slot->has_message) {
+        if (slot_receive(slot) == 0) {
+            slot->client_gone = true;
+            return;
+        }
+        slot->has_message = true;
+        if (request_parse(&request, slot->bytes, slot->length, &fault) == 0 &&
+            request.head.kind == MESSAGE_CANCEL) {
+            /* Came too late: the answer is on its way. */
+            slot_close_descriptors(slot);
+            slot->has_message = false;
+        }
+    }
+    if (request_parse(&request, slot->bytes, slot->length, &fault) < 0 ||
+        request.head.kind != MESSAGE_RUN || slot->fd_count != request_descriptors(&request.head))
+        return;
+    serve_run(slot, &request);
+}
+
+int run_init(void *argument)
+{
+    struct slot *slot = argument;
+    struct pollfd parent = {.fd = slot->self, .events = POLLIN};
+    uint64_t one = 1;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (poll(&parent, 1, 0) != 0) /* the slot was faster to die than that call */
+        _exit(1);
+    if (inside_prepare(slot, &slot->report.fault) < 0)
+        slot->failed = true;
+    else
+        serve_message(slot);
+    /* Now it is the slot's turn: nothing of what we share may be touched any more. */
+    _exit(write(slot->done, &one, sizeof one) == sizeof one ? 0 : 1);
 }

@@ -1,4 +1,4 @@
-/* What slot.c and run.c share: the state of a slot. */
+/* What slot.c, run.c and inside.c share: the state of a slot. */
 #ifndef RUN_H
 #define RUN_H
 
@@ -13,50 +13,89 @@ struct attached {
     ino_t inode;
 };
 
-/* An init with namespaces and mounts of its own that waits to be told what to run. */
-struct waiting_init {
-    pid_t pid; /* 0: none */
-    int socket;
-    ino_t peer; /* its end of it */
+/* What the program's process tells of itself before it is executed. */
+struct report {
+    bool failed;    /* our own fault: `fault` says why */
+    int exec_error; /* errno, if there was no program to execute */
+    uint64_t start_ns;
+    struct fault fault;
 };
 
+/* In memory that the slot shares with its inits. They take turns: one of them works on it, the
+ * other sleeps. */
 struct slot {
     const struct slot_settings *settings;
-    int own_ns;
-    int net;  /* the directory /proc/PID/net, which shows the namespace that we are in */
+    unsigned cpus;
+    cpu_set_t cores; /* on which programs may run */
+    int self;         /* a pidfd: tells init that the slot is dead */
+    int net;          /* the directory /proc/PID/net, which shows the namespace that we are in */
     int unix_sockets; /* the list of them there */
-    struct report *report;
+    int children;     /* for init: a signalfd that tells of children that ended */
+    int done;         /* for the slot: an eventfd that tells that init is about to end */
     struct attached tree, data;
     bool has_layer;
     unsigned long serial;
     struct cgroup_share share;
-    struct cgroup group; /* made ahead for the next run, like its init */
+
+    /* Made ahead for the next run: its cgroup, and an init that waits to be told what to run. */
+    struct cgroup group;
     bool has_group;
-    struct waiting_init next;
-    unsigned cpus;
-    int fds[DESCRIPTORS_MAX]; /* that came with the message being served */
+    pid_t init;    /* 0: none */
+    int init_fd;   /* tells that it ended */
+    pid_t dying;   /* the last run's, whose mounts the kernel takes apart: nobody waits for that */
+    bool failed;   /* it could not get ready: `report.fault` says why */
+    uint64_t disk_bytes; /* that the last run asked for, as the next one may */
+    uint32_t files;
+
+    /* The message being served. */
+    bool has_message; /* it came before there was an init, or is not for inits */
+    bool running;     /* a run has begun and is not answered */
+    bool started;     /* its program was executed, or could not be */
+    bool kept;        /* it was a compile */
+    uint64_t number, since_ns;
+    bool used;        /* a run has been in the cgroup and in the network */
+    bool client_gone;
+    struct report report;
+    int fds[DESCRIPTORS_MAX]; /* of whoever received it */
     int fd_count;
+    size_t length;
+    char bytes[MESSAGE_MAX_BYTES];
 };
 
 /* Places of the descriptors that come with a run. */
 enum { FD_TREE, FD_STDIN, FD_STDOUT, FD_STDERR, FD_DATA };
 
-/* slot.c: mounts what the run wants to see. */
-int slot_mount(struct slot *slot, const struct message_head *head, struct fault *fault);
+/* ---- slot.c: for init, too ---- */
+
+/* 1: there is a message; 0: the client is gone. */
+int slot_receive(struct slot *slot);
+void slot_answer(const struct slot *slot, struct answer *answer);
 /* Closes what came with the message. */
 void slot_close_descriptors(struct slot *slot);
+/* Mounts what the run wants to see. */
+int slot_mount(struct slot *slot, const struct message_head *head, struct fault *fault);
 /* Turns TREE_NEXT into the layer, or lets it go. */
 bool slot_keep_layer(struct slot *slot, bool wanted);
 
-/* Takes another network namespace if anything of a run is left in this one; `peer` is
- * the socket of the run's init, which may still be dying. */
-int slot_renew_network(struct slot *slot, ino_t peer, struct fault *fault);
+/* ---- run.c ---- */
 
-/* run.c: makes the next run's cgroup and starts its init, unless they are there. */
-int run_prepare(struct slot *slot, struct fault *fault);
-/* Runs one request. `done` is called with the answer, before what can wait is cleaned up.
- * False: the client is gone. */
-bool run_serve(struct slot *slot, const struct request *request, const char *bytes, size_t length,
-               void (*done)(const struct slot *, struct answer *));
+/* The life of a run's pid 1; `slot` is a struct slot. */
+int run_init(void *slot);
+
+/* ---- inside.c ---- */
+
+/* For the slot: limits that are the same for every run. */
+int inside_set_limits(struct fault *fault);
+/* What does not depend on the request. */
+int inside_prepare(const struct slot *slot, struct fault *fault);
+/* The rest of it. */
+int inside_lay_out(const struct slot *slot, const struct message_head *head, struct fault *fault);
+/* Mounts a run's tmpfs on `path` with its directories. */
+int inside_mount_scratch(const char *path, uint64_t disk_bytes, uint32_t files, uid_t uid,
+                         struct fault *fault);
+/* Free space on the tmpfs that the run wrote to. */
+void inside_measure_disk(const struct message_head *head, uint64_t *bytes, uint64_t *files);
+/* The process that executes the program; -1: there is none. */
+pid_t inside_start(struct slot *slot, const struct request *request, const int stdio[3]);
 
 #endif

@@ -168,7 +168,7 @@ static int setup_root(struct fault *fault)
             return fault_errno(fault, "cannot make %s", places[i]);
     }
     /* The layers are reached through /box only. */
-    if (chmod(STAGE TREE_SHARED, 0700) < 0 ||
+    if (chmod(STAGE TREE_PRIVATE, 0700) < 0 ||
         mount(STAGE TREE_SHARED, STAGE TREE_SHARED, NULL, MS_BIND, NULL) < 0 ||
         mount(NULL, STAGE TREE_SHARED, NULL, MS_SHARED, NULL) < 0)
         return fault_errno(fault, "cannot set up " TREE_SHARED);
@@ -256,14 +256,10 @@ static int setup_pivot(struct fault *fault)
     return 0;
 }
 
-int tree_enter(char *const extra_parts[], int *own_ns, struct fault *fault)
+int tree_enter(char *const extra_parts[], struct fault *fault)
 {
     if (unshare(CLONE_NEWNS) < 0)
         return fault_errno(fault, "cannot make a mount namespace");
-    /* Opened now, because the tree has no /proc of its own. */
-    *own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    if (*own_ns < 0)
-        return fault_errno(fault, "cannot open our mount namespace");
     if (setup_root(fault) < 0 || setup_parts(extra_parts, fault) < 0 || setup_etc(fault) < 0 ||
         setup_devices(fault) < 0 || setup_pivot(fault) < 0)
         return -1;

@@ -202,7 +202,7 @@ int main(int argc, char **argv)
             run(kind, kind == BOX_OTHER);
     measure("", samples, 0);
     measure("cold_", cold, IDLE_MS);
-    for (int round = 0; round < 3; round++)
+    for (int round = 0; round < 5; round++)
         for (int parallel = 1; parallel <= PARALLEL_MOST; parallel *= 2)
             for (int kind = 0; kind < KINDS; kind++)
                 rate(kind, parallel, seconds);

@@ -9,6 +9,7 @@ ESCAPED, which is how attacks tell that they got somewhere.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
 import secrets
@@ -46,6 +47,7 @@ RULES = Rules(
     keep_total_bytes=MIB,
 )
 ABSTRACT = "\0oj-hostile-host"
+TURN_S = 1200.0
 
 
 @dataclass
@@ -132,10 +134,24 @@ class Target:
             (socket.AF_INET, ("127.0.0.1", 0)),
         ):
             listener = self._undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            listener.bind(address)
+            self._bind(listener, address)
             listener.listen()
         self._words["PORT"] = str(listener.getsockname()[1])
         (self.state / "socket").chmod(0o777)
+
+    @staticmethod
+    def _bind(listener: socket.socket, address: str | tuple[str, int]) -> None:
+        """The abstract address is known to the attacks: so there is one target at a time on a
+        machine, and who comes second waits."""
+        end = time.monotonic() + TURN_S
+        while True:
+            try:
+                listener.bind(address)
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                    raise
+            time.sleep(0.5)
 
     @staticmethod
     def _fetch(digest: str, into: BinaryIO) -> int:

@@ -184,6 +184,16 @@ def cgroups(pid: int) -> set[str]:
     return {path for path, _, _ in os.walk("/sys/fs/cgroup") if f"/oj-box.{pid}." in path}
 
 
+def cpu_s(first_uid: int, slots: int) -> float:
+    """What the living processes of the slots' users have used."""
+    ticks = 0
+    for pid in processes_of(first_uid, slots):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def children(pid: int) -> list[int]:
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(word) for word in text.split()]
@@ -274,18 +284,25 @@ def test_only_the_standard_descriptors_are_open(run: Runner) -> None:
 # ---- limits ----------------------------------------------------------------------------------
 
 
+def burn_300_ms(run: Runner, script: str) -> int:
+    """How far beyond its cpu limit it got, in microseconds, at best: on a crowded machine oj-box
+    may wait its turn before it can look."""
+    beyond = []
+    for _ in range(3):
+        ended = run.sh(script, limits=replace(LIMITS, cpu_ms=300))
+        assert (ended.limit_hit, ended.signal) == (LimitHit.CPU, signal.SIGKILL)
+        assert ended.cpu_us >= 300_000
+        beyond.append(ended.cpu_us - 300_000)
+    return min(beyond)
+
+
 def test_a_busy_loop_ends_at_its_cpu_limit(run: Runner) -> None:
-    ended = run.sh("while :; do :; done", limits=replace(LIMITS, cpu_ms=300))
-    assert (ended.limit_hit, ended.signal) == (LimitHit.CPU, signal.SIGKILL)
-    assert 300_000 <= ended.cpu_us < 300_000 + 100_000 * SLOW
+    assert burn_300_ms(run, "while :; do :; done") < 100_000 * SLOW
 
 
 def test_cpu_time_of_children_counts(run: Runner) -> None:
-    ended = run.sh(
-        "(while :; do :; done) & (while :; do :; done) & wait", limits=replace(LIMITS, cpu_ms=300)
-    )
-    assert ended.limit_hit is LimitHit.CPU
-    assert 300_000 <= ended.cpu_us < 300_000 + 150_000 * SLOW
+    script = "(while :; do :; done) & (while :; do :; done) & wait"
+    assert burn_300_ms(run, script) < 150_000 * SLOW
 
 
 def test_a_sleeper_ends_at_its_wall_limit_and_uses_no_cpu(run: Runner) -> None:
@@ -556,7 +573,7 @@ def test_a_program_of_many_processes_leaves_the_other_slots_their_share(
     run: Runner, tmp_path: Path
 ) -> None:
     greedy = "for i in $(seq 60); do setsid sh -c 'while :; do :; done' & done; wait"
-    ample = replace(LIMITS, memory_bytes=256 * MIB, processes=64, cpu_ms=60_000)
+    ample = replace(LIMITS, memory_bytes=256 * MIB, processes=64, cpu_ms=600_000, wall_ms=300_000)
     modest = Runner(run.sandbox, open_directory(tmp_path / "modest"), slot=1)
     cancellation = Cancellation()
 
@@ -567,15 +584,19 @@ def test_a_program_of_many_processes_leaves_the_other_slots_their_share(
     thread = threading.Thread(target=burn)
     thread.start()
     try:
-        time.sleep(0.5)
-        ended = modest.sh("i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done")
+        wait_until(lambda: len(processes_of(FIRST_UID, 1)) > 60, what="all of them", timeout_s=60)
+        before_s = cpu_s(FIRST_UID, 1)
+        turns = 500_000 if SLOW == 1 else 50_000
+        ended = modest.sh(f"i=0; while [ $i -lt {turns} ]; do i=$((i + 1)); done", limits=ample)
+        greedy_s = cpu_s(FIRST_UID, 1) - before_s
     finally:
         cancellation.cancel()
         thread.join()
         run.sandbox.forget(1)
     assert ended.exit_code == 0
-    # By processes it would be a 61st of all cores, by slots half of them.
-    assert ended.cpu_us / ended.wall_us > 0.12
+    # Of what both got; by processes it would be a 61st, by slots half of it, or all of one core.
+    share = ended.cpu_us / (ended.cpu_us + greedy_s * 1e6)
+    assert share > min(0.12, 0.5 / len(os.sched_getaffinity(0)))
 
 
 def test_it_cannot_write_outside_its_own_places(run: Runner) -> None:
@@ -713,11 +734,24 @@ def test_a_failed_compile_leaves_nothing(run: Runner) -> None:
     assert run.sh("ls").stdout == b"b\n"
 
 
-def break_box(box_path: str, directory: Path, source: str) -> str:
-    """An oj-box with functions of the test's own in front of libc's."""
+def break_box(box_path: str, directory: Path, statements: str) -> str:
+    """An oj-box whose own calls of syscall(number, a, b...) begin with these statements."""
+    source = """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <string.h>
+        #include <sys/syscall.h>
+        long syscall(long number, long a, long b, long c, long d, long e, long f)
+        {
+            %s
+            long (*next)(long, ...) = dlsym(RTLD_NEXT, "syscall");
+            return next(number, a, b, c, d, e, f);
+        }
+    """
     dynamic = Path(box_path).with_name("oj-box-dynamic")
     code, library, broken = (directory / name for name in ("break.c", "break.so", "oj-box"))
-    code.write_text(textwrap.dedent(source))
+    code.write_text(source % statements)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, code], check=True)
     broken.write_text(f'#!/bin/sh\nLD_PRELOAD={library} exec {dynamic} "$@"\n')
     broken.chmod(0o755)
@@ -731,17 +765,8 @@ def test_a_layer_that_cannot_be_kept_is_our_fault_and_not_the_programs(
         box_path,
         tmp_path,
         """
-        #include <errno.h>
-        #include <string.h>
-        #include <sys/syscall.h>
-        #include <unistd.h>
-        int mount(const char *from, const char *to, const char *type, unsigned long flags,
-                  const void *data)
-        {
-            if (strcmp(to, "/.oj/layer") == 0)
-                return errno = ENOSPC, -1;
-            return (int)syscall(SYS_mount, from, to, type, flags, data);
-        }
+        if (number == SYS_mount && strcmp((const char *)b, "/.oj/shared/layer") == 0)
+            return errno = ENOSPC, -1;
         """,
     )
     with Sandbox.start(broken, slots=1, first_uid=FIRST_UID + 20) as sandbox:
@@ -752,27 +777,40 @@ def test_a_layer_that_cannot_be_kept_is_our_fault_and_not_the_programs(
         assert run.sh("test ! -e made").exit_code == 0
 
 
+def test_an_init_that_cannot_get_ready_is_tried_again_when_somebody_asks(
+    box_path: str, tmp_path: Path
+) -> None:
+    broken = break_box(
+        box_path,
+        tmp_path,
+        """
+        static int inits; /* they share the slot's memory */
+        if (number == SYS_mount && strcmp((const char *)b, "/.oj/run") == 0 && a) {
+            inits++;
+            if (inits == 2 || inits == 3)
+                return errno = ENOSPC, -1;
+        }
+        """,
+    )
+    with Sandbox.start(broken, slots=1, first_uid=FIRST_UID + 20) as sandbox:
+        run = Runner(sandbox, open_directory(tmp_path / "tree"))
+        assert run.sh("exit 1").exit_code == 1
+        # The second cannot, and neither can the third, which is made for this request.
+        with pytest.raises(SandboxFailure, match=r"cannot mount a tmpfs on /\.oj/run: No space"):
+            run.sh("exit 2")
+        sandbox.forget(0)
+        (tmp_path / "input").write_text("fine")
+        assert run.sh("cat", stdin=str(tmp_path / "input")).stdout == b"fine"
+        assert run.sh("exit 4").exit_code == 4
+
+
 @pytest.mark.parametrize("old_kernel", [False, True])
 def test_what_is_mounted_below_a_part_is_never_writable(
     box_path: str, tmp_path: Path, old_kernel: bool
 ) -> None:
     if old_kernel:
         box_path = break_box(
-            box_path,
-            tmp_path,
-            """
-            #define _GNU_SOURCE
-            #include <dlfcn.h>
-            #include <errno.h>
-            #include <sys/syscall.h>
-            long syscall(long number, long a, long b, long c, long d, long e, long f)
-            {
-                if (number == SYS_mount_setattr)
-                    return errno = ENOSYS, -1;
-                long (*next)(long, ...) = dlsym(RTLD_NEXT, "syscall");
-                return next(number, a, b, c, d, e, f);
-            }
-            """,
+            box_path, tmp_path, "if (number == SYS_mount_setattr) return errno = ENOSYS, -1;"
         )
     part = Path(tempfile.mkdtemp(prefix="oj-part-", dir="/var/tmp"))  # /tmp is the program's own
     part.chmod(0o755)
@@ -852,11 +890,17 @@ def test_a_run_gets_what_it_asked_for_whatever_the_one_before_was(
 def test_a_waiting_init_holds_nothing_of_a_forgotten_directory(run: Runner) -> None:
     run.sh("echo made >made", writable=True)
     run.sh("exit 0")
-    slot, init = wait_for_init(run)
-    run.sandbox.forget(0)
+    _, init = wait_for_init(run)
     places = Path(f"/proc/{init}/mountinfo").read_text()
-    assert "/.oj/run" in places
-    assert not any(place in places for place in ("/.oj/tree", "/.oj/layer", "/.oj/next"))
+    assert "/.oj/shared/tree" in places
+    assert "/.oj/shared/layer" in places
+    run.sandbox.forget(0)
+    slot, init = wait_for_init(run)
+    for pid in (slot, init):
+        places = Path(f"/proc/{pid}/mountinfo").read_text()
+        assert " /.oj/shared " in places
+        assert "/.oj/shared/" not in places
+    assert " /.oj/run " in places
     assert children(slot) == [init]
 
 
@@ -873,10 +917,34 @@ def test_a_waiting_init_that_was_killed_is_replaced(run: Runner) -> None:
     run.sh("exit 0")
     _, init = wait_for_init(run)
     os.kill(init, signal.SIGKILL)
-    stat = Path(f"/proc/{init}/stat")
-    wait_until(lambda: ") Z " in stat.read_text(), what="its end", timeout_s=60)
-    assert run.sh("exit 5").exit_code == 5
+    wait_until(lambda: not Path(f"/proc/{init}").exists(), what="its end", timeout_s=60)
     assert wait_for_init(run)[1] != init
+    assert run.sh("exit 5").exit_code == 5
+
+
+def test_an_init_that_is_killed_while_it_runs_something_is_our_failure(run: Runner) -> None:
+    slot, init = wait_for_init(run)
+
+    def sleeps() -> bool:
+        found = []
+        for pid in processes_of(FIRST_UID, 1):
+            with contextlib.suppress(OSError):
+                found.append(Path(f"/proc/{pid}/comm").read_text())
+        return "sleep\n" in found
+
+    def kill() -> None:
+        wait_until(sleeps, what="the program", timeout_s=60)
+        os.kill(init, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(SandboxFailure, match=r"the run's init died \(status 0x9\)"):
+        run.sh("echo made >made; sleep 60", writable=True)
+    killer.join()
+    assert wait_for_init(run)[0] == slot
+    # A compile that was cut off leaves nothing mounted, and the next starts from the beginning.
+    assert "/.oj/shared/next" not in Path(f"/proc/{slot}/mountinfo").read_text()
+    assert run.sh("ls").stdout == b""
 
 
 def test_the_network_is_kept_unless_something_is_left_in_it(run: Runner) -> None:
@@ -915,7 +983,7 @@ def test_the_network_is_kept_unless_something_is_left_in_it(run: Runner) -> None
     after = network.readlink()
     unix = Path(f"/proc/{init}/net/unix").read_text().splitlines()
     assert after == Path(f"/proc/{init}/ns/net").readlink()
-    assert len(unix) == 3  # the headings, and the two ends between slot and init
+    assert len(unix) == 1  # the headings
 
 
 # ---- signals ---------------------------------------------------------------------------------
@@ -925,7 +993,7 @@ def test_signals_to_all_processes_of_the_unit_do_not_end_runs(run: Runner) -> No
     """As `systemctl kill -s USR1` sends them, to drain the executor."""
     box = run.sandbox._process.pid
     ended: list[Ended] = []
-    thread = threading.Thread(target=lambda: ended.append(run.sh("sleep 1; echo lived")))
+    thread = threading.Thread(target=lambda: ended.append(run.sh("sleep 3; echo lived")))
     thread.start()
     programs = wait_until(lambda: processes_of(FIRST_UID, 1), what="the program", timeout_s=60)
     slots = children(box)
@@ -1005,15 +1073,18 @@ def test_two_slots_run_at_the_same_time(run: Runner, tmp_path: Path) -> None:
     other = Runner(run.sandbox, open_directory(tmp_path / "other"), slot=1)
     ended: list[Ended] = []
     threads = [
-        threading.Thread(target=lambda one=one: ended.append(one.sh("sleep 1; id -u")))
+        threading.Thread(target=lambda one=one: ended.append(one.sh("sleep 3; id -u")))
         for one in (run, other)
     ]
-    start = time.monotonic()
     for thread in threads:
         thread.start()
+    wait_until(
+        lambda: processes_of(FIRST_UID, 1) and processes_of(FIRST_UID + 1, 1),
+        what="both at once",
+        timeout_s=60,
+    )
     for thread in threads:
         thread.join()
-    assert time.monotonic() - start < 1 + 0.9 * SLOW
     assert {one.stdout for one in ended} == {b"%d\n" % FIRST_UID, b"%d\n" % (FIRST_UID + 1)}
     run.sandbox.forget(1)
 
@@ -1021,7 +1092,7 @@ def test_two_slots_run_at_the_same_time(run: Runner, tmp_path: Path) -> None:
 def test_many_runs_leave_nothing_more(run: Runner) -> None:
     box = run.sandbox._process.pid
 
-    def count() -> dict[str, object]:
+    def count() -> dict[str, int]:
         slots = children(box)
         if not all(map(leftovers.is_idle, slots)):
             return {}
@@ -1031,9 +1102,10 @@ def test_many_runs_leave_nothing_more(run: Runner) -> None:
             "processes": len(pids) + len(processes_of(FIRST_UID, 2)),
             "descriptors": sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids),
             "ours": len(list(Path("/proc/self/fd").iterdir())),
-            "mounts": [
-                len(Path(f"/proc/{pid}/mountinfo").read_text().split("\n")) for pid in pids[1:]
-            ],
+            **{
+                f"mounts {place}": len(Path(f"/proc/{pid}/mountinfo").read_text().split("\n"))
+                for place, pid in enumerate(pids[1:])
+            },
         }
 
     run.sh("touch made", writable=True)
@@ -1042,8 +1114,13 @@ def test_many_runs_leave_nothing_more(run: Runner) -> None:
     runs = 200 if SLOW == 1 else 40
     for _ in range(runs):
         run.sh("touch a; sleep 60 & exit 0")
+
+    def no_more() -> bool:
+        now = count()
+        return bool(now) and all(now[name] <= before.get(name, 0) for name in now)
+
     # What a run leaves is removed after its answer: that may take a moment.
-    wait_until(lambda: count() == before, what=f"nothing more than {before}", timeout_s=60)
+    wait_until(no_more, what=f"nothing more than {before}", timeout_s=60)
 
 
 def test_a_killed_oj_box_fails_waiting_runs_and_its_successor_sweeps(
@@ -1068,11 +1145,11 @@ def test_a_killed_oj_box_fails_waiting_runs_and_its_successor_sweeps(
     thread.join(5 * SLOW)
     assert failure
     wait_until(lambda: not processes_of(first_uid, 1), timeout_s=SLOW, what="the program's end")
+    assert cgroups(pid)  # until the next oj-box sweeps, be it of another test
     assert not sandbox.alive()
     with pytest.raises(SandboxFailure):
         run.sh("exit 0")
     sandbox.close()
-    assert cgroups(pid)
     Sandbox.start(box_path, slots=1, first_uid=first_uid).close()
     assert not cgroups(pid)
 

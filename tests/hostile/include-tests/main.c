@@ -3,4 +3,4 @@
 #include "/box/../@SECRET_FILE@"
 #include "/proc/1/environ"
 #include "/proc/@JUDGE_PID@/environ"
-#include "/.oj/lower/../data/input"
+#include "/.oj/shared/data/input"

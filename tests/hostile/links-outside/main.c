@@ -3,7 +3,7 @@
 int main(void)
 {
     const char *targets[] = {"@SECRET_FILE@", "/etc/shadow", "/proc/1/root@SECRET_FILE@",
-                             "../../../../../../../..@SECRET_FILE@", "/.oj/lower/main.c"};
+                             "../../../../../../../..@SECRET_FILE@", "/.oj/shared/tree/main.c"};
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
         unlink("/box/link");
         if (symlink(targets[i], "/box/link") < 0)

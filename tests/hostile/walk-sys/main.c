@@ -3,8 +3,9 @@ int main(void)
 {
     const char *places[] = {"/sys", "/sys/fs/cgroup", "/sys/kernel", "/sys/kernel/debug",
                             "/sys/fs/bpf", "/run", "/run/systemd", "/boot", "/root", "/home", "/mnt",
-                            "/media", "/srv", "/opt", "/.oj/lower", "/.oj/data", "/.oj/run",
-                            "/.oj/layer", "/.oj/next", "/var/lib/oj", "/run/oj", "/etc/oj"};
+                            "/media", "/srv", "/opt", "/.oj/shared", "/.oj/shared/tree", "/.oj/run",
+                            "/.oj/run/upper", "/.oj/shared/layer", "/.oj/shared/data",
+                            "/var/lib/oj", "/run/oj", "/etc/oj"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (open(places[i], O_RDONLY | O_DIRECTORY) >= 0 || chdir(places[i]) == 0)
             ESCAPED("%s can be entered", places[i]);

@@ -2,7 +2,8 @@
 int main(void)
 {
     const char *places[] = {"/", "/usr", "/usr/bin", "/usr/lib", "/etc", "/dev", "/proc", "/bin",
-                            "/.oj", "/.oj/lower", "/var", "/usr/local/bin", "@STATE@"};
+                            "/.oj", "/.oj/run/upper", "/.oj/shared/tree", "/var",
+                            "/usr/local/bin", "@STATE@"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         char path[300];
         snprintf(path, sizeof path, "%s/oj-hostile", places[i]);
