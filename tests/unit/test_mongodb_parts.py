@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 
 from oj.errors import Unavailable
 from oj.mongodb import data
-from oj.mongodb.replicaset import describe_sync
+from oj.mongodb.replicaset import SetMember, State, describe_sync
 from oj.mongodb.roster import Record, name_hosts
 from oj.mongodb.signs import Signs, read_line
+from oj.mongodb.source import Patience
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
 
@@ -128,3 +130,25 @@ def test_a_sync_is_told_with_its_progress() -> None:
     assert describe_sync(half) == "50 of 100 MiB copied"
     done = {**half, "approxTotalBytesCopied": 100 << 20, "appliedOps": 7}
     assert describe_sync(done) == "all of 100 MiB copied, 7 changes since"
+
+
+def test_a_secondary_asks_for_a_source_when_it_had_none_for_a_while_and_not_all_the_time() -> None:
+    primary = SetMember("a:1", "primary", healthy=True, lag_s=0)
+    alone = State("secondary", (primary,), me="b:1")
+    patience = Patience()
+    assert [patience.is_over(alone) for _ in range(10)] == [n in (2, 8) for n in range(10)]
+
+
+def test_it_does_not_ask_without_a_primary_or_with_a_source_or_as_another() -> None:
+    primary = SetMember("a:1", "primary", healthy=True, lag_s=0)
+    lost = replace(primary, healthy=False)
+    for content in (
+        State("secondary", (lost,), me="b:1"),
+        State("secondary", (primary,), me="b:1", source="a:1"),
+        State("primary", (primary,), me="a:1"),
+        State("syncing", (primary,), me="b:1"),
+    ):
+        alone = State("secondary", (primary,), me="b:1")
+        patience = Patience()
+        looks = [alone, alone, content, alone, alone]
+        assert not any(patience.is_over(state) for state in looks)

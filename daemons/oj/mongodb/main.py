@@ -60,6 +60,7 @@ def serve(daemon: service.Service, settings: argv.Settings) -> None:
     from oj.mongodb.entrance import Entrance
     from oj.mongodb.membership import Membership
     from oj.mongodb.replicaset import Node
+    from oj.mongodb.source import SourceWatch
     from oj.registry import Registry
 
     program = find_program(settings)
@@ -132,6 +133,7 @@ def serve(daemon: service.Service, settings: argv.Settings) -> None:
         sentence = wait_for(daemon, enter, progress=lambda: membership.progress)
         if sentence:
             daemon.ready(sentence)
+            stack.enter_context(SourceWatch(node))
             every_s = min(CHECK_EVERY_S, daemon.watchdog_s / 4) if daemon.watchdog_s else None
             daemon.supervise(child.guard(check), every_s or CHECK_EVERY_S)
 

@@ -80,6 +80,7 @@ class State:
     members: tuple[SetMember, ...] = ()
     me: str = ""  # the own host, as the configuration has it
     progress: str = ""  # of an initial sync
+    source: str = ""  # the host that it copies from
 
     @property
     def primary(self) -> str:
@@ -138,6 +139,11 @@ class Node:
         self.knock()
         with translated():
             self._client.admin.command("ping")
+        return self.glance()
+
+    def glance(self) -> State:
+        """The same by a single call, which takes its time while nobody listens."""
+        with translated():
             try:
                 status = self._client.admin.command("replSetGetStatus", initialSync=1)
             except OperationFailure as error:
@@ -151,6 +157,7 @@ class Node:
             members=read_status(status),
             me=next((m["name"] for m in status["members"] if m.get("self")), ""),
             progress=describe_sync(status.get("initialSyncStatus")),
+            source=status.get("syncSourceHost", ""),
         )
 
     def process(self) -> str:
@@ -236,6 +243,11 @@ class Node:
             self._changer.admin.command(
                 "replSetStepDown", aside_s, secondaryCatchUpPeriodSecs=catch_up_s
             )
+
+    def copy_from(self, host: str) -> None:
+        """Has this node, a secondary, copy from there, even if it has just failed to."""
+        with translated():
+            self._changer.admin.command("replSetSyncFrom", host)
 
     def tune(self, election: Election) -> bool:
         """Gives the set the configured election times; whether it had others."""
