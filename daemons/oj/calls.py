@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,9 +30,10 @@ REJUDGED = "rejudge:"
 GET_SUMMARY, GET_TASK, GET_RESULT, GET_ATTEMPTS, GET_ALL = 0, 1, 2, 4, 7
 
 
-class Calls:
+class Calls(ABC):
     """What a judicator can be asked, in the model's terms."""
 
+    @abstractmethod
     def _call(
         self,
         method: str,
@@ -40,11 +42,11 @@ class Calls:
         wait_s: float = 0.0,
         once: bool = False,
     ) -> Any:
-        raise NotImplementedError
+        """The judicator's answer; `once`: no other one is asked when it does not come."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Closes this thread's connection; others end with their threads."""
-        raise NotImplementedError
+        """Closes the connections that no call is using."""
 
     def __enter__(self) -> Self:
         return self

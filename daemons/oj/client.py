@@ -64,28 +64,41 @@ class Places:
     def ranked(self, avoid: Collection[Address] = ()) -> list[Address]:
         """All of them: the one that works, those as configured, those found, the dead."""
         if self._should_look():
-            self._look()
-        with self._lock:
-            now = time.monotonic()
-            known = list(dict.fromkeys([*self._given, *self._found]))
+            if self._known():
+                # Beside the calls: etcd may be slow for the same reason, and one of them may be
+                # back before it answers.
+                threading.Thread(target=self._look, name="look", daemon=True).start()
+            else:
+                self._look()
+        known = self._known()
+        dead = self._dead()
 
         def rank(address: Address) -> tuple[bool, float, bool]:
-            failed_at = self._failed.get(address, 0.0)
-            dead = failed_at > 0 and now - failed_at < DEAD_S
-            return (address in avoid, failed_at if dead else 0.0, address != self._best)
+            return (address in avoid, dead.get(address, 0.0), address != self._best)
 
         return sorted(known, key=rank)
 
     @property
     def alone(self) -> bool:
         """Whether there is nobody to go to but the one in use."""
-        return len({*self._given, *self._found}) < 2
+        return len(self._known()) < 2
+
+    def _known(self) -> list[Address]:
+        with self._lock:
+            return list(dict.fromkeys([*self._given, *self._found]))
+
+    def _dead(self) -> dict[Address, float]:
+        """Those that failed lately, and when."""
+        since_s = time.monotonic() - DEAD_S
+        with self._lock:
+            return {address: at_s for address, at_s in self._failed.items() if at_s > since_s}
 
     def _should_look(self) -> bool:
+        # Etcd is asked when it matters: nothing is known, or everything has failed.
+        if not self._find or set(self._known()) - self._dead().keys():
+            return False
         with self._lock:
-            known = {*self._given, *self._found}
-            # Etcd is asked when it matters: nothing is known, or everything has failed.
-            if not self._find or time.monotonic() < self._next_look or known - set(self._failed):
+            if time.monotonic() < self._next_look:
                 return False
             self._next_look = time.monotonic() + LOOK_S
             return True
@@ -163,6 +176,13 @@ class Channel(Calls):
         if mine and link and mine.names.isdisjoint(link.names):
             self._next = link.address
             mine.interrupt()
+
+    def leave_hung(self) -> None:
+        """Ends a call that waits for a judicator that has kept another one waiting meanwhile; for
+        another thread than the one that calls."""
+        link = self._link
+        if link and self._places.hung_since(link.names, link.answered_s):
+            link.interrupt()
 
     @property
     def address(self) -> Address | None:

@@ -39,7 +39,7 @@ SEND_S = 10.0
 # in one that is meant to wait (there may be 500 of us), and how long it may take to say so:
 # together less than the two seconds in which a client has to be somewhere else.
 QUIET_S = 0.8
-PARKED_QUIET_S = 1.3
+PARKED_QUIET_S = 1.0
 PROBE_S = 0.6
 # The same when there is no other judicator to go to: rather believe that this one is busy.
 ALONE_PROBE_S = 5.0

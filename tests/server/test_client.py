@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import loopback
+import servers
 from oj import model
 from oj.calls import GET_ALL, GET_RESULT, GET_TASK
 from oj.client import Judicators
@@ -133,8 +134,14 @@ def test_a_wait_that_nothing_ends_takes_its_time_and_no_more(pair):
         info = client.wait(task_id, client.get(task_id), wait_s=0.5)
         assert not info.done
         assert 0.4 < time.monotonic() - begun < 3
-        with pytest.raises(Unavailable, match="is still pending"):
-            client.wait_done(task_id, deadline=Deadline(1.5))
+        said = ""
+        for _ in range(5):  # an answer that comes after the deadline is none
+            with pytest.raises(Unavailable) as raised:
+                client.wait_done(task_id, deadline=Deadline(1.5))
+            said = raised.value.message
+            if "answered in time" not in said:
+                break
+        assert "is still pending" in said
 
 
 def test_threads_share_the_judicators_and_not_a_connection(client):
@@ -170,21 +177,25 @@ def test_threads_that_call_one_after_the_other_share_a_connection(pair):
 
 
 def test_a_judicator_that_hangs_is_found_out_once_and_not_by_each_connection(pair):
-    with Judicators(pair.addresses, learn=False) as client:
-        channels = [client.channel() for _ in range(4)]
-        for channel in channels:
-            channel.ping()
-            assert channel.address == pair.addresses[0]
-        pair.judicators[0].pause()
-        channels[0].ping()
-        begun_s = time.monotonic()
-        for channel in channels[1:]:
-            channel.ping()
-            assert channel.address == pair.addresses[1]
-            channel.close()
-        # Each would take QUIET_S and PROBE_S to find out: 4.2 s.
-        assert time.monotonic() - begun_s < 2.5
-        channels[0].close()
+    def leave() -> float:
+        pair.revive()
+        with Judicators(pair.addresses, learn=False) as client:
+            channels = [client.channel() for _ in range(4)]
+            for channel in channels:
+                channel.ping()
+                assert channel.address == pair.addresses[0]
+            pair.judicators[0].pause()
+            channels[0].ping()
+            begun_s = time.monotonic()
+            for channel in channels[1:]:
+                channel.ping()
+                assert channel.address == pair.addresses[1]
+                channel.close()
+            channels[0].close()
+            return time.monotonic() - begun_s
+
+    # Each would take QUIET_S and PROBE_S to find out: 4.2 s.
+    servers.assert_within(2.5, leave)
 
 
 def test_a_killed_judicator_costs_less_than_two_seconds(pair):
@@ -194,33 +205,48 @@ def test_a_killed_judicator_costs_less_than_two_seconds(pair):
         begun = time.monotonic()
         assert client.get(task_id).id == task_id
         assert time.monotonic() - begun < 2
-        # It is preferred from now on: no further search for it.
-        begun = time.monotonic()
+        # The other is preferred from now on: no further search.
         for _ in range(20):
             client.get(task_id)
-        assert time.monotonic() - begun < 1
+            assert client.address == pair.addresses[1]
 
 
 def test_a_stopped_judicator_costs_less_than_two_seconds(pair):
-    with Judicators(pair.addresses, learn=False) as client:
-        task_id = client.add(NOTHING)
-        pair.judicators[0].pause()
-        begun = time.monotonic()
-        assert client.get(task_id).id == task_id
-        assert time.monotonic() - begun < 2
+    def fail_over() -> float:
+        pair.revive()
+        with Judicators(pair.addresses, learn=False) as client:
+            task_id = client.add(NOTHING)
+            pair.judicators[0].pause()
+            begun = time.monotonic()
+            assert client.get(task_id).id == task_id
+            return time.monotonic() - begun
+
+    servers.assert_within(2, fail_over)
 
 
 def test_a_parked_wait_moves_to_another_judicator(pair):
-    with Judicators(pair.addresses, learn=False) as client, ThreadPoolExecutor(1) as threads:
+    def move() -> float:
+        pair.revive()
+        return move_wait(pair, pair.judicators[0].kill)
+
+    servers.assert_within(2, move)
+
+
+def move_wait(pair, lose, first=None) -> float:
+    """How long a parked wait at the first takes to hear what happens at the second."""
+    places = [first or pair.addresses[0], pair.addresses[1]]
+    with Judicators(places, learn=False) as client, ThreadPoolExecutor(1) as threads:
         task_id = client.add(NOTHING)
-        waiting = threads.submit(client.wait_done, task_id, deadline=Deadline(30))
-        other = Judicators(pair.addresses[1:], learn=False)
-        pair.judicators[0].kill()
+        assert client.address == places[0]
+        waiting = threads.submit(client.wait_done, task_id, deadline=Deadline(60))
+        other = Judicators(places[1:], learn=False)
+        lose()
         assert other.cancel(task_id)
         begun = time.monotonic()
-        assert waiting.result(timeout=30).status == model.Status.CANCELLED
-        assert time.monotonic() - begun < 2
+        assert waiting.result(timeout=60).status == model.Status.CANCELLED
+        took_s = time.monotonic() - begun
         other.close()
+        return took_s
 
 
 def test_a_channel_that_waits_follows_another_one_to_its_judicator(pair):
@@ -248,18 +274,13 @@ def test_a_channel_that_waits_follows_another_one_to_its_judicator(pair):
 
 def test_a_parked_wait_leaves_a_stopped_judicator(pair):
     """Its kernel still acknowledges everything: only a question tells."""
-    with Judicators(pair.addresses, learn=False) as client, ThreadPoolExecutor(1) as threads:
-        task_id = client.add(NOTHING)
-        waiting = threads.submit(client.wait_done, task_id, deadline=Deadline(60))
-        other = Judicators(pair.addresses[1:], learn=False)
-        pair.judicators[0].pause()
-        assert other.cancel(task_id)
-        begun = time.monotonic()
-        assert waiting.result(timeout=60).status == model.Status.CANCELLED
-        took_s = time.monotonic() - begun
-        other.close()
-        # 1.9 s, and what a busy machine adds; it was 5.5 s when nobody asked so often.
-        assert took_s < 4, took_s
+
+    def move() -> float:
+        pair.revive()
+        return move_wait(pair, pair.judicators[0].pause)
+
+    # 1.9 s, and what a busy machine adds; it was 5.5 s when nobody asked so often.
+    servers.assert_within(4, move)
 
 
 def test_a_lone_judicator_that_is_slow_is_not_given_up(pair):
@@ -309,21 +330,14 @@ class Silence:
 
 
 def test_a_parked_wait_leaves_a_judicator_that_went_silent(pair):
-    silence = Silence(pair.addresses[0])
-    places = [silence.address, pair.addresses[1]]
-    with Judicators(places, learn=False) as client, ThreadPoolExecutor(1) as threads:
-        task_id = client.add(NOTHING)
-        assert client.address == silence.address
-        waiting = threads.submit(client.wait_done, task_id, deadline=Deadline(60))
-        other = Judicators(pair.addresses[1:], learn=False)
-        silence.begin()
-        assert other.cancel(task_id)
-        begun = time.monotonic()
-        assert waiting.result(timeout=60).status == model.Status.CANCELLED
-        took_s = time.monotonic() - begun
-        other.close()
-        assert took_s < 4, took_s  # 1.9 s, and what a busy machine adds
-    silence.close()
+    def move() -> float:
+        silence = Silence(pair.addresses[0])
+        try:
+            return move_wait(pair, silence.begin, silence.address)
+        finally:
+            silence.close()
+
+    servers.assert_within(4, move)  # 1.9 s, and what a busy machine adds
 
 
 def test_peers_of_a_judicator_are_learned_from_it(pair):
@@ -357,21 +371,27 @@ def test_the_deadline_holds_when_no_judicator_answers(pair):
         client.ping()
         for judicator in pair.judicators:
             judicator.pause()
-        begun = time.monotonic()
-        with pytest.raises(Unavailable):
-            client.ping(Deadline(1))
-        assert 0.9 < time.monotonic() - begun < 1.4
+
+        def ask() -> float:
+            begun = time.monotonic()
+            with pytest.raises(Unavailable) as raised:
+                client.ping(Deadline(1))
+            said.append(raised.value.message)
+            took.append(time.monotonic() - begun)
+            return took[-1]
+
+        said, took = [], []
+        servers.assert_within(1.4, ask)
+        assert min(took) > 0.9
         for judicator in pair.judicators:
             judicator.kill()
-        begun = time.monotonic()
-        with pytest.raises(Unavailable, match="refused"):
-            client.ping(Deadline(1))
-        assert time.monotonic() - begun < 1.4
+        servers.assert_within(1.4, ask)
+        assert "refused" in said[-1]
 
 
 def test_a_parked_wait_ends_when_no_judicator_comes_back(pair):
     with Judicators(pair.addresses, timeout_s=1) as client, ThreadPoolExecutor(1) as threads:
-        task_id = client.add(NOTHING)
+        task_id = client.add(NOTHING, deadline=Deadline(30))
         waiting = threads.submit(client.wait, task_id, wait_s=30)
         for judicator in pair.judicators:
             judicator.kill()

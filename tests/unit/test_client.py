@@ -8,11 +8,12 @@ import time
 
 import pytest
 
-from oj import model
+from oj import client, model
 from oj.calls import BATCH_INLINE_BYTES, choose_blobs
-from oj.client import Judicators, Places
+from oj.client import DEAD_S, Channel, Judicators, Places
 from oj.clock import Deadline
 from oj.errors import Unavailable
+from servers import wait_until
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 
@@ -74,10 +75,39 @@ def test_etcd_is_asked_only_when_all_that_is_known_has_failed():
     assert places.ranked() == [A]
     assert not asked
     places.fails([A])
-    assert places.ranked() == [C, A]
+    wait_until(lambda: places.ranked() == [C, A], 60, "what etcd knows")
     places.fails([C])
     places.ranked()
     assert len(asked) == 1  # not again within a second
+
+
+def test_nobody_waits_for_etcd_who_knows_an_address():
+    answer = threading.Event()
+
+    def find():
+        answer.wait(60)
+        return [C]
+
+    places = Places([A], find, learn=False)
+    places.fails([A])
+    assert places.ranked() == [A]
+    answer.set()
+    wait_until(lambda: places.ranked() == [C, A], 60, "what etcd knows")
+
+
+def test_without_any_address_etcd_is_waited_for():
+    assert Places([], lambda: [C], learn=False).ranked() == [C]
+
+
+def test_a_failure_of_long_ago_is_no_reason_to_ask_etcd(monkeypatch):
+    asked = []
+    places = Places([A, B], lambda: asked.append(1) or [C], learn=False)
+    now_s = time.monotonic()
+    places.fails([A])
+    monkeypatch.setattr(client.time, "monotonic", lambda: now_s + DEAD_S + 1)
+    places.fails([B])
+    assert places.ranked() == [A, B]
+    assert not asked
 
 
 def test_an_etcd_that_is_away_leaves_what_is_known():
@@ -87,6 +117,32 @@ def test_an_etcd_that_is_away_leaves_what_is_known():
     places = Places([A], find, learn=False)
     places.fails([A])
     assert places.ranked() == [A]
+
+
+def test_a_call_is_not_waited_for_when_another_found_the_judicator_hung(monkeypatch):
+    monkeypatch.setattr(client, "QUIET_S", 60.0)  # it would not find out by itself
+    ended = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        places = Places([silent.getsockname()], None, learn=False)
+        channel = Channel(places, 60.0)
+
+        def call():
+            try:
+                channel._call("version", once=True)
+            except Unavailable as error:
+                ended.append(error)
+
+        waiting = threading.Thread(target=call, daemon=True)
+        waiting.start()
+        with silent.accept()[0] as connection:
+            assert connection.recv(1)
+            channel.leave_hung()
+            waiting.join(0.2)
+            assert not ended  # nobody has found that
+            places.fails([silent.getsockname()], hangs=True)
+            channel.leave_hung()
+            waiting.join(60)
+    assert ended
 
 
 def test_no_address_at_all_is_an_answer():

@@ -46,11 +46,12 @@ class Reporter:
         self._answered = threading.Event()
         self._answered_s = 0.0  # on the monotonic clock
         self._problem = "no judicator has answered yet"
+        self._news = judicators.channel(ANSWER_S)
         self._listener = judicators.channel(ANSWER_S)
         self._threads = [
             threading.Thread(target=self._loop, args=(name, channel, act), name=name, daemon=True)
             for name, channel, act in (
-                ("news", judicators.channel(ANSWER_S), self._tell_news),
+                ("news", self._news, self._tell_news),
                 ("listener", self._listener, self._listen),
             )
         ]
@@ -93,6 +94,10 @@ class Reporter:
                 satisfied = channel.called_away
                 if not satisfied:
                     self._note(error.message)
+                # The listener parks nothing while news travel, and they may travel to one that is
+                # lost: what one of the two has found out, the other need not wait for.
+                for other in {self._news, self._listener} - {channel}:
+                    other.leave_hung()
             except Exception as error:
                 log.exception("the %s failed", name)
                 self._note(f"{type(error).__name__}: {error}")
