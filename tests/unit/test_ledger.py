@@ -356,6 +356,23 @@ def test_a_sick_executor_gives_back_what_it_has_and_what_still_comes(ledger: Led
     assert take(ledger).id == "a"
 
 
+def test_an_executor_is_not_idle_while_a_task_may_be_on_its_way(ledger: Ledger) -> None:
+    offer, other = park(ledger), tell(ledger)
+    ledger.pause("draining", True)
+    assert ledger.count() == (0, 0, 0) and not ledger.idle
+    ledger.give_up(other)
+    assert not ledger.idle
+    ledger.apply(offer, reply(assign=["a"]))
+    assert not ledger.idle
+    ledger.finish(take(ledger), SUCCESS)
+    news = tell(ledger)
+    assert news.vacant == 0 and not ledger.idle
+    ledger.apply(news, reply(acknowledged=["a"]))
+    assert ledger.idle
+    park(ledger)
+    assert ledger.idle, "what offers nothing brings nothing"
+
+
 def test_facts_of_a_report_that_was_overtaken_are_told_again(ledger: Ledger) -> None:
     ledger.set_facts(rpc.Facts(state="sick"))
     news = tell(ledger)

@@ -60,7 +60,7 @@ class Ledger:
             for completed, size_bytes in spool.load()
         }
         self._number = 0
-        self._open: set[int] = set()
+        self._open: dict[int, int] = {}  # the slots that each offers, by number
         self._facts: rpc.Facts | None = None
         self._facts_due = False
         self._facts_travel = 0  # reports with facts that have not been answered
@@ -229,7 +229,7 @@ class Ledger:
                 facts=facts,
                 wait_ms=wait_ms,
             )
-            self._open.add(self._number)
+            self._open[report.number] = report.vacant
             return report
 
     def _vacant(self) -> int:
@@ -269,7 +269,7 @@ class Ledger:
             # Vacancies are reported all the same: the judicator knows, and may undo it.
             self.drained = bool(reply.drained)
             # Only now: what this report assigned is listed from here on.
-            self._open.discard(report.number)
+            self._open.pop(report.number, None)
             if not self._finished:
                 self._carry_most = 0
             self._quiet.notify_all()
@@ -285,14 +285,14 @@ class Ledger:
         with self._lock:
             self._end_travel(report)
             self._facts_due |= report.facts is not None
-            self._open.discard(report.number)
+            self._open.pop(report.number, None)
         self._spool.sync()
 
     def refuse(self, report: Report, reason: str) -> None:
         """A judicator calls the report wrong: finds the result that is to blame."""
         with self._lock:
             self._end_travel(report)
-            self._open.discard(report.number)
+            self._open.pop(report.number, None)
             self._carry_most = 1
             if len(report.complete) != 1:
                 return
@@ -377,6 +377,12 @@ class Ledger:
         with self._lock:
             queued = len(self._queue)
             return len(self._jobs) - queued, queued, len(self._finished)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is in hand, and no report under way that a task may still come by."""
+        with self._lock:
+            return not (self._jobs or self._finished or any(self._open.values()))
 
     @property
     def closed(self) -> bool:

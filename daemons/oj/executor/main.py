@@ -175,8 +175,7 @@ class Executor:
             words.append(f"{undelivered} to be delivered")
         words.append(f"{self._ledger.judged} judged")
         if DRAINING in pauses:
-            busy = running or queued or undelivered
-            words.append("draining" if busy else "drained, takes no tasks")
+            words.append("drained, takes no tasks" if self._ledger.idle else "draining")
         elif self._ledger.drained:
             words.append("drained by an operator")
         return ", ".join(words) + "; languages " + (" ".join(self._versions) or "none")

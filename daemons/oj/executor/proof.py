@@ -55,7 +55,7 @@ PROBES = (
         replace(AMPLE, cpu_ms=50),
         LimitHit.CPU,
     ),
-    Probe("the wall limit", "exec sleep 1", replace(AMPLE, wall_ms=50), LimitHit.WALL),
+    Probe("the wall limit", "exec sleep 10", replace(AMPLE, wall_ms=50), LimitHit.WALL),
     Probe(
         "the memory limit",
         "head -c 24M /dev/zero | tail -n 1 >/dev/null",  # which keeps all of that one line
@@ -64,7 +64,7 @@ PROBES = (
     ),
     Probe(
         "the limit of processes",
-        "for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; exit 1",
+        "for i in 1 2 3 4 5 6 7 8; do sleep 10 & done; exit 1",
         replace(AMPLE, processes=4),
         LimitHit.PROCESSES,
     ),
