@@ -237,7 +237,11 @@ def test_where_there_is_no_terminal_events_are_lines(oj, environment, words):
             tasks.append(oj("submit", "--command", "/bin/true").stdout.strip())
             with contextlib.suppress(TypeError):
                 text += process.stdout.read() or ""
-            found = [line for line in text.splitlines()[:-1] if "accepted" in line]
+            found = [
+                line
+                for line in text.splitlines()[:-1]
+                if "accepted" in line and any(task in line for task in tasks)
+            ]
         assert found
         if words:
             event = json.loads(found[0])

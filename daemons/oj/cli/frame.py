@@ -75,6 +75,9 @@ class Picture:
         while len(self.tasks) > LATEST:
             del self.tasks[next(iter(self.tasks))]
 
+    def forget_unfinished(self) -> None:
+        self.tasks = {key: one for key, one in self.tasks.items() if one.status in model.FINAL}
+
 
 def to_moved(info: model.TaskInfo) -> Moved:
     return Moved(

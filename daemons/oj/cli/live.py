@@ -109,6 +109,8 @@ class _Live:
         self._lock = threading.Lock()
         self._screen: Screen | None = None
         self._failed: Exception | None = None
+        self._listens = threading.Event()
+        self._recalled = False
 
     def run(self) -> int:
         with Screen() as self._screen:
@@ -142,19 +144,23 @@ class _Live:
             if isinstance(news, Unavailable):
                 continue  # the other thread notices, too, and says so
             with self._lock:
+                if news.gap:
+                    # Of what was under way, the end may be missing.
+                    self._picture.forget_unfinished()
+                    self._recalled = False
                 for event in news.events:
                     self._picture.note(event)
+            self._listens.set()
             if news.events:
                 self._wake()
 
     def _look(self) -> None:
         troubles_at = 0.0
-        recalled = False
+        # Only then: the end of a task that is recalled as running is heard of.
+        self._listens.wait(ASK_S)
         while True:
             try:
-                if not recalled:
-                    self._recall()
-                    recalled = True
+                self._recall()
                 stats = self._cluster.stats(Deadline(ASK_S))
                 executors = sorted(
                     self._cluster.executors(Deadline(ASK_S)), key=lambda info: str(info.name)
@@ -175,8 +181,16 @@ class _Live:
             time.sleep(LOOK_S)
 
     def _recall(self) -> None:
-        """The newest tasks, so that the screen does not begin empty."""
-        found, _ = self._cluster.search(limit=RECALLED, deadline=Deadline(ASK_S))
+        """The newest tasks, so that the screen does not begin empty, nor lacks what was missed."""
+        with self._lock:
+            if self._recalled:
+                return
+            self._recalled = True  # before it is asked: a gap meanwhile makes it false again
+        try:
+            found, _ = self._cluster.search(limit=RECALLED, deadline=Deadline(ASK_S))
+        except Unavailable:
+            self._recalled = False
+            raise
         old = {info.id: to_moved(info) for info in reversed(found)}
         with self._lock:
             self._picture.tasks = {**old, **self._picture.tasks}

@@ -267,6 +267,7 @@ class Server:
                 raise self._no_gateway()
             if sock is not None:
                 sock.settimeout(SILENCE_S)
+            yield Sent("", last_id, "")
             yield from _read_events(answer)
 
     def fetch(self, path: str) -> Iterator[bytes]:
