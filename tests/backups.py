@@ -33,6 +33,12 @@ def make_document(number: int, status: int = 10, **fields: Any) -> dict[str, Any
     return {**document, "h": number, "by": "j1:1", "b": b"task" * 50, **fields}
 
 
+def store(database: Any, documents: list[dict[str, Any]]) -> None:
+    """In pieces, so that no single call lasts long, however busy the machine is."""
+    for at in range(0, len(documents), 500):
+        database["tasks"].insert_many(documents[at : at + 500])
+
+
 def make_blob(database: Any, data: bytes, piece_bytes: int = 1000) -> str:
     digest = hashlib.sha256(data).hexdigest()
     pieces = [data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes)]

@@ -72,6 +72,12 @@ class Node:
             member.healthy and not member.learner for member in members.values()
         )
 
+    def wait_lists(self, *names: str) -> None:
+        servers.wait_until(lambda: self.lists(*names), 60, f"the members {' '.join(names)}")
+
+    def wait_value(self, key: str, value: str) -> None:
+        servers.wait_until(lambda: self.read(key) == value, 60, f"{key} to be {value}")
+
     def read(self, key: str) -> str | None:
         with Registry(self.endpoint, timeout_s=2) as registry:
             try:

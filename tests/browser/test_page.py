@@ -14,6 +14,7 @@ from gateways import Gateway
 
 ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
 SLEEP = "import time\ntime.sleep(50)\n"
+LONG = {"limits": {"wall_ms": 60_000}}
 
 
 def add_task(gateway: Gateway, token: str, **more: Any) -> str:
@@ -43,7 +44,7 @@ def test_somebody_logs_in_submits_and_watches_the_verdict_come(
     wait(lambda: browser.path == "/submit")
     browser.script("window.notReloaded = true")
     browser.choose("select[name=language]", "python")
-    browser.write_program("import time\n" + ADD + "time.sleep(1)\n")
+    browser.write_program("import time\n" + ADD + "time.sleep(2.5)\n")
     browser.type("textarea[name=input]", "1 2")
     browser.type("textarea[name=expected]", "3")
     browser.click("#addtest")
@@ -155,8 +156,9 @@ def test_several_tasks_are_rejudged_and_cancelled_together(
     browser.see(".selection strong", "2 selected")
     browser.click("#tasks-rejudge")
     wait(lambda: len(browser.all(".tasks tbody tr")) == 4)
+    wait(lambda: browser.all(".selection[hidden]"))  # what was selected is forgotten
     slow = [
-        add_task(gateway, token, source=[{"name": "s.py", "text": SLEEP}], tests=[])
+        add_task(gateway, token, source=[{"name": "s.py", "text": SLEEP}], tests=[], execute=LONG)
         for _ in range(2)
     ]
     for task in slow:
@@ -168,9 +170,8 @@ def test_several_tasks_are_rejudged_and_cancelled_together(
 
 def test_one_task_is_cancelled_and_rejudged(browser: Browser, gateway: Gateway) -> None:
     token = gateway.make_token("submit", user="joe")
-    limits = {"limits": {"wall_ms": 60_000}}
     task = add_task(
-        gateway, token, source=[{"name": "s.py", "text": SLEEP}], tests=[], execute=limits
+        gateway, token, source=[{"name": "s.py", "text": SLEEP}], tests=[], execute=LONG
     )
     browser.log_in(token, f"/tasks/{task}")
     browser.see("#verdict", "running")
@@ -288,7 +289,7 @@ def test_the_overview_shows_how_many_tasks_are_open_over_time(
     browser: Browser, gateway: Gateway
 ) -> None:
     token = gateway.make_token("submit", user="olga")
-    slow = {"source": [{"name": "s.py", "text": SLEEP}], "tests": []}
+    slow = {"source": [{"name": "s.py", "text": SLEEP}], "tests": [], "execute": LONG}
     tasks = [add_task(gateway, token, **slow) for _ in range(4)]
     browser.log_in(token)
 

@@ -22,7 +22,7 @@ from node import wait_for
 HERE = Path(__file__).resolve().parent
 JUDGES, SERVICE = "judges.test", "oj.test"
 DAEMONS = ("oj-etcd", "oj-mongodb", "oj-judicator")
-SLEEP_S = 8
+SLEEP_S = 12
 
 
 @dataclass

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pymongo.errors import OperationFailure
+from pymongo.errors import PyMongoError
 
 import servers
-from backups import ENVIRONMENT, OJ, make_blob, make_document, oj, quiet
+from backups import ENVIRONMENT, OJ, make_blob, make_document, oj, quiet, store
 from oj.backup import contents, restoring, writing
 from oj.judicator.store.database import connect
 
@@ -27,7 +27,7 @@ def test_a_restore_that_was_killed_goes_on(
     for document in documents:
         if document["s"] == 1:
             document["q"] = True
-    source["tasks"].insert_many(documents)
+    store(source, documents)
     digests = [make_blob(source, os.urandom(3000)) for _ in range(60)]
     file = tmp_path / "large"
     writing.write_file(source, file, quiet)
@@ -85,24 +85,28 @@ def replica_set(directory: Path) -> Iterator[list[servers.Mongod]]:
             ]
             one.process = servers.Process(command, one.directory / "mongod.log")
         client: Any = connect(first.uri)
-        config = client.admin.command("replSetGetConfig")["config"]
         for number, one in enumerate(others, 1):
             servers.wait_until(lambda port=one.port: servers.accepts(port), 60, "a member")
-            config["members"].append({"_id": number, "host": one.address})
-            config["version"] += 1
 
-            def added(wanted: Any = config) -> bool:
+            def added(number: int = number, host: str = one.address) -> bool:
                 try:
-                    client.admin.command("replSetReconfig", wanted)
-                except OperationFailure as error:
-                    assert error.code in (103, 109), error  # the change before is not through
-                    return False
+                    config = client.admin.command("replSetGetConfig")["config"]
+                    if host in [member["host"] for member in config["members"]]:
+                        return True
+                    config["members"].append({"_id": number, "host": host})
+                    config["version"] += 1  # mongod changes it, too, when a member has caught up
+                    client.admin.command("replSetReconfig", config)
+                except PyMongoError:
+                    return False  # the change before is not through, or an election
                 return True
 
             servers.wait_until(added, 60, "a further vote")
 
         def settled() -> bool:
-            states = [m["state"] for m in client.admin.command("replSetGetStatus")["members"]]
+            try:
+                states = [m["state"] for m in client.admin.command("replSetGetStatus")["members"]]
+            except PyMongoError:
+                return False
             return sorted(states) == [1, 2, 2]
 
         servers.wait_until(settled, 60, "a primary and two secondaries")
@@ -121,7 +125,7 @@ def test_a_backup_goes_on_when_a_member_is_killed(
     client: Any = connect(f"mongodb://{seeds}/?replicaSet=oj")
     database = client["oj"]
     documents = [make_document(n, b=os.urandom(2000)) for n in range(12_000)]
-    database["tasks"].insert_many(documents)
+    store(database, documents)
     digests = {make_blob(database, os.urandom(3000)) for _ in range(5)}
     killed = []
 

@@ -42,19 +42,22 @@ def doctor(cluster: loopback.Cluster, etc: Path) -> Doctor:
         **env: str,
     ) -> dict[str, Any]:
         oj = [*before, servers.PYTHON, str(library / "bin" / "oj")]
-        done = subprocess.run(
-            [*oj, "doctor", "--json", "--etc", str(etc), *words],
-            capture_output=True,
-            text=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(library),
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "OJ_JUDICATOR": f"127.0.0.1:{cluster.ports[0]}",
-                **env,
-            },
-            timeout=120,
-        )
+        for _ in range(3):  # where a busy machine answers too late, it is called unwell
+            done = subprocess.run(
+                [*oj, "doctor", "--json", "--etc", str(etc), *words],
+                capture_output=True,
+                text=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(library),
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "OJ_JUDICATOR": f"127.0.0.1:{cluster.ports[0]}",
+                    **env,
+                },
+                timeout=120,
+            )
+            if done.returncode == code:
+                break
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)

@@ -38,8 +38,8 @@ def test_it_is_ready_only_when_it_serves_and_says_what_it_is(
     node: Node, start_daemon: Start
 ) -> None:
     daemon = start_daemon("etcd", node.config, watchdog_s=2)
-    with Registry(node.address, timeout_s=1) as registry:
-        registry.put("key", "value")  # at once: ready means serving
+    with Registry(node.address, timeout_s=10) as registry:
+        registry.put("key", "value")  # without trying again: ready means serving
     assert "making a new cluster" in daemon.statuses[0]
     daemon.wait_status(r"^member n1, leader n1, 1 member, \d+ kB$")
     wait_until(lambda: daemon.pets > 2, what="food for the watchdog")

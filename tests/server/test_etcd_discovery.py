@@ -35,7 +35,7 @@ def test_nodes_that_start_at_once_make_one_cluster(nodes: Nodes) -> None:
     for daemon in [node.start(wait=False) for node in reversed(made)]:
         daemon.wait_ready(120)
     for node in made:
-        assert node.lists("n1", "n2", "n3")
+        node.wait_lists("n1", "n2", "n3")
 
 
 def test_nobody_makes_a_cluster_while_one_may_have_it_already(nodes: Nodes) -> None:
@@ -49,7 +49,7 @@ def test_nobody_makes_a_cluster_while_one_may_have_it_already(nodes: Nodes) -> N
     for daemon in (first, second):
         daemon.wait_ready(120)
     for node in (n1, n2):
-        assert node.lists("n1", "n2")
+        node.wait_lists("n1", "n2")
 
 
 def test_a_proxy_follows_the_members_as_they_come_and_go(nodes: Nodes) -> None:
@@ -70,11 +70,11 @@ def test_a_proxy_follows_the_members_as_they_come_and_go(nodes: Nodes) -> None:
         membership.leave(n1.settings())
         n1.daemon.wait(60)
         daemon.wait_status(f"^proxy, members answer: {n2.client}, {n3.client}$")
-        wait_until(lambda: proxy.read("key") == "value", 60, "the key")
+        proxy.wait_value("key", "value")
     assert daemon.alive
     assert daemon.stop() == 0
     again = proxy.start()
-    assert again.status.endswith(f"{n2.client}, {n3.client}")
+    again.wait_status(f"{n2.client}, {n3.client}$")
 
 
 def test_a_proxy_that_is_killed_is_started_again_without_failing(nodes: Nodes) -> None:

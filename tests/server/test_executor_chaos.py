@@ -46,7 +46,7 @@ class Victim:
     def __init__(self, daemon: servers.Daemon, client: Judicators, dice: random.Random) -> None:
         self.daemon = daemon
         self.kills: Counter[str] = Counter()
-        self.boxes: set[int] = set()
+        self.boxes: dict[int, str] = {}  # when each was started, by its number
         self._client = client
         self._dice = dice
 
@@ -95,8 +95,20 @@ class Victim:
         boxes: list[int] = []
         with contextlib.suppress(OSError):
             boxes = self.daemon.children()
-        self.boxes.update(boxes)
+        self.boxes.update({pid: started_at(pid) for pid in boxes})
         return boxes
+
+    def lives(self, box: int) -> bool:
+        """That one, and not another that was given its number meanwhile."""
+        return started_at(box) == self.boxes[box] != ""
+
+
+def started_at(pid: int) -> str:
+    """Empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def _kill(pid: int) -> None:
@@ -184,8 +196,8 @@ def find_leftovers(victim: Victim, but_for: frozenset[int] = frozenset()) -> lis
     blobs = [path.name for path in (directory / "state" / "blobs").iterdir() if len(path.name) < 64]
     return [
         *(leftovers.describe(pid) for pid in leftovers.processes_of(USERS)),
-        *(f"process {pid}" for pid in victim.boxes - but_for if Path(f"/proc/{pid}").exists()),
-        *(path for pid in victim.boxes - but_for for path in leftovers.cgroups(pid)),
+        *(f"process {pid}" for pid in victim.boxes.keys() - but_for if victim.lives(pid)),
+        *(path for pid in victim.boxes.keys() - but_for for path in leftovers.cgroups(pid)),
         *leftovers.files_of(USERS),
         *leftovers.ipc_of(USERS),
         *leftovers.mounts_of_ours(directory),

@@ -11,6 +11,7 @@ import ipaddress
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 import loopback
 import servers
 from gateways import Gateway
+from oj.gateway import limits
 from oj.gateway.settings import Webhooks
 from oj.gateway.webhooks import Forbidden, choose_address
 
@@ -105,7 +107,7 @@ def test_downloads_are_exact_and_come_in_ranges(gateway: Gateway, ann: str) -> N
 
 
 def test_a_tasks_events_come_live_and_end_with_it(gateway: Gateway, ann: str) -> None:
-    body = {"execute": {"command": ["/bin/sleep", "1"]}}
+    body = {"execute": {"command": ["/bin/sleep", "4"]}}
     task = gateway.call("POST", "/api/v1/tasks", body, token=ann).json["id"]
     with gateway.stream(f"/api/v1/tasks/{task}/events", ann) as events:
         found = list(events)
@@ -216,10 +218,18 @@ def test_the_cluster_is_told(gateway: Gateway, admin: str) -> None:
     assert gateway.call("GET", "/healthz").json["status"] == "ok"
 
 
+def wait_for_room_in_the_minute() -> None:
+    """Calls are counted by the minute of the clock."""
+    past_s = time.time() % limits.WINDOW_S
+    if past_s > limits.WINDOW_S - 15:
+        time.sleep(limits.WINDOW_S - past_s)
+
+
 def test_wrong_tokens_are_limited(cluster: loopback.Cluster) -> None:
     strict = Gateway(cluster.addresses, "[limits]\nlogins = 3")
     try:
         right = strict.make_token("read")
+        wait_for_room_in_the_minute()
         statuses = [
             strict.call("POST", "/api/v1/session", {"token": f"oj_{n}"}).status for n in range(5)
         ]

@@ -154,11 +154,24 @@ class Adder(threading.Thread):
 
 def drain(three: list[JudicatorUnderTest]) -> list[str]:
     """Takes and finishes all that waits; the ids, each as often as it was handed out."""
+    caller = three[-1].call()
+    servers.wait_until(lambda: not _refuses(caller, "ping"), 60, "recovery")
     ex = FakeExecutor(three[-1].port, "drainer")
     taken: list[str] = []
-    ex.report()
-    while found := ex.report(vacant=500).assign:
-        ex.report(complete=[ex.completed(one) for one in found])
+
+    def report(**what: Any) -> Any:
+        """Again when it is refused, as executors do."""
+
+        def attempt() -> Any:
+            with contextlib.suppress(rpc.Unavailable):
+                return ex.report(facts=ex.facts, **what)
+            return None
+
+        return servers.wait_until(attempt, 60, "an answer")
+
+    report()
+    while found := report(vacant=500).assign:
+        report(complete=[ex.completed(one) for one in found])
         taken += [one.id for one in found]
     ex.close()
     return taken

@@ -18,11 +18,12 @@ import servers
 from executors import Caller, FakeExecutor, JudicatorUnderTest, make_task
 from oj.rpc import ttypes as rpc
 from oj.rpc.ttypes import Status, Verdict
+from test_metrics import wait_for
 
 StartJudicator = Callable[..., JudicatorUnderTest]
 MakeTask = Callable[..., Any]
 GET_ALL = 7
-SHORT_LEASE = "[tasks]\nlease = 2s\n"
+SHORT_LEASE = "[tasks]\nlease = 4s\n"
 
 
 @pytest.fixture
@@ -52,11 +53,11 @@ def test_a_task_of_a_silent_executor_goes_to_another(
     caller = judicator.call()
     dead, other = (make_executor(judicator, name, language) for name in ("dead", "other"))
     task_id = caller.add(task())
-    (old,) = dead.take()
     begun = time.monotonic()
+    (old,) = dead.take()
     (new,) = other.take(wait_ms=20_000)
     assert (new.id, new.attempt) == (task_id, 2)
-    assert 1.5 < time.monotonic() - begun < 8
+    assert 3.9 < time.monotonic() - begun < 15
     # The dead one comes back: told to stop, and its result is not wanted.
     reply = dead.report(executing=[dead.executing(old)])
     assert [(r.id, r.attempt) for r in reply.cancel] == [(task_id, 1)]
@@ -76,10 +77,10 @@ def test_renewed_leases_hold_as_long_as_the_executor_reports(
     ex = make_executor(judicator, "ex", language)
     task_id = caller.add(task())
     (assigned,) = ex.take()
-    end = time.monotonic() + 4.5
+    end = time.monotonic() + 9
     while time.monotonic() < end:
         reply = ex.report(executing=[ex.executing(assigned)], wait_ms=600)
-        assert not reply.cancel and reply.lease_ms == 2000
+        assert not reply.cancel and reply.lease_ms == 4000
     info = caller.get(task_id, 0)
     assert (info.status, info.attempt) == (Status.RUNNING, 1)
 
@@ -91,7 +92,8 @@ def test_work_added_at_one_judicator_wakes_an_executor_parked_at_another(
     two = start_judicator(name="j2", database=one.database, prefix=one.prefix)
     ex = make_executor(two, "ex", language)
     caller = one.call()
-    with ThreadPoolExecutor(1) as pool:
+
+    def wake(pool: ThreadPoolExecutor) -> float:
         delays = []
         for _ in range(5):
             answer = pool.submit(ex.report, vacant=1, wait_ms=15_000)
@@ -108,7 +110,10 @@ def test_work_added_at_one_judicator_wakes_an_executor_parked_at_another(
             ex.report(complete=[ex.completed(assigned)])
             assert waiting.result(20).result.verdict == Verdict.ACCEPTED
             delays.append(time.monotonic() - begun)
-    assert sorted(delays)[5] < 0.3, delays
+        return sorted(delays)[5]
+
+    with ThreadPoolExecutor(1) as pool:
+        servers.assert_within(0.3, lambda: wake(pool))
 
 
 def test_cancel_at_one_judicator_reaches_an_executor_parked_at_another(
@@ -118,9 +123,10 @@ def test_cancel_at_one_judicator_reaches_an_executor_parked_at_another(
     two = start_judicator(name="j2", database=one.database, prefix=one.prefix)
     ex = make_executor(two, "ex", language)
     caller = one.call()
-    task_id = caller.add(task())
-    (assigned,) = ex.take()
-    with ThreadPoolExecutor(1) as pool:
+
+    def cancel(pool: ThreadPoolExecutor) -> float:
+        task_id = caller.add(task())
+        (assigned,) = ex.take()
         answer = pool.submit(
             ex.report, executing=[ex.executing(assigned)], vacant=1, wait_ms=15_000
         )
@@ -128,7 +134,10 @@ def test_cancel_at_one_judicator_reaches_an_executor_parked_at_another(
         begun = time.monotonic()
         caller.cancel(task_id)
         assert [r.id for r in answer.result(20).cancel] == [task_id]
-        assert time.monotonic() - begun < 1
+        return time.monotonic() - begun
+
+    with ThreadPoolExecutor(1) as pool:
+        servers.assert_within(1, lambda: cancel(pool))
     caller.drain("ex", True)
     servers.wait_until(lambda: ex.report().drained, 5)
 
@@ -267,7 +276,12 @@ def test_serving_goes_on_while_etcd_is_away(
 def test_a_stopping_judicator_answers_whoever_is_parked(
     start_judicator: StartJudicator, etcd: servers.Etcd
 ) -> None:
-    judicator = start_judicator()
+    servers.assert_within(5, lambda: stop_with_parked(start_judicator, etcd))
+
+
+def stop_with_parked(start_judicator: StartJudicator, etcd: servers.Etcd) -> float:
+    port = servers.free_port()
+    judicator = start_judicator(settings=f"metrics = 127.0.0.1:{port}")
     caller = judicator.call()
     executors = [FakeExecutor(judicator.port, f"ex-{i}") for i in range(20)]
     for ex in executors:
@@ -277,16 +291,18 @@ def test_a_stopping_judicator_answers_whoever_is_parked(
     with ThreadPoolExecutor(30) as pool:
         parked = [pool.submit(ex.report, vacant=1, wait_ms=60_000, settled=0) for ex in executors]
         waiter = pool.submit(caller.wait, task_id, Status.COMPILING, 60_000, 0, -1)
-        time.sleep(0.5)
+        wait_for(port, "oj_judicator_parked_executors", len(executors))
+        wait_for(port, "oj_judicator_waiters", 1)
         begun = time.monotonic()
-        assert judicator.daemon.stop() == 0
-        assert time.monotonic() - begun < 5
+        assert judicator.daemon.stop(60) == 0
+        took_s = time.monotonic() - begun
         for future in parked:
             assert not future.result(5).assign
         assert waiter.result(5).status == Status.COMPILING
     assert judicator.name not in etcd.ctl("get", "--prefix", judicator.prefix, "--keys-only")
     for ex in executors:
         ex.close()
+    return took_s
 
 
 def test_stopping_is_bounded_while_neither_etcd_nor_the_database_answers(
@@ -381,13 +397,15 @@ def test_an_assignment_that_could_not_be_sent_goes_to_another_at_once(
     caller = judicator.call()
     gone, there = (make_executor(judicator, name, language) for name in ("gone", "there"))
     task_id = caller.add(task())
-    # The call is sent, and the connection is reset before the answer can be.
+    # The call arrives, and the connection is reset before the answer can be sent.
     linger = struct.pack("ii", 1, 0)
     gone.caller.socket.handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    judicator.daemon.pause()
     gone.caller.client.send_report(
         gone.name, gone.incarnation, [], [], 1, None, 0, gone.number + 1, gone.number
     )
     gone.caller.close()
-    begun = time.monotonic()
+    judicator.daemon.resume()
+    servers.wait_until(lambda: "hung up before it was told" in judicator.daemon.log(), 60)
     (assigned,) = there.take(wait_ms=10_000)
-    assert (assigned.id, time.monotonic() - begun < 4) == (task_id, True)
+    assert (assigned.id, assigned.attempt) == (task_id, 2)

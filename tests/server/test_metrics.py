@@ -13,7 +13,7 @@ import servers
 from oj.client import Judicators
 from oj.clock import Deadline
 from oj.errors import Missing
-from oj.model import Limits, Step, Task
+from oj.model import Limits, Status, Step, Task
 
 Start = Callable[..., servers.Daemon]
 
@@ -58,6 +58,9 @@ def test_a_judicator_and_an_executor_tell_of_the_tasks_they_had(cluster: loopbac
         held = judicators.add(slow, Deadline(60))
         with pytest.raises(Missing):
             judicators.get("0" * 24)
+        # A result is told before it is counted.
+        wait_for(cluster.metrics["executor-1"], "oj_executor_judging_seconds_count", 3)
+        servers.wait_until(lambda: judicators.get(held).status == Status.RUNNING, 60, "its start")
         executor = wait_for(cluster.metrics["executor-1"], "oj_executor_slots_busy", 1)
         judicators.cancel(held)
         wait_for(cluster.metrics["executor-1"], "oj_executor_stopped_total", 1)
@@ -96,7 +99,7 @@ def test_oj_etcd_tells_of_its_member(start_daemon: Start, directory: Path) -> No
         f"metrics = 127.0.0.1:{port}\nname = n1\ndata = {directory / 'etcd'}\n"
         f"client = 127.0.0.1:{servers.free_port()}\npeer = 127.0.0.1:{servers.free_port()}\n",
     )
-    told = ask(port)
+    told = wait_for(port, "oj_etcd_members", 1)
     assert told["oj_etcd_up"] == told["oj_etcd_leader"] == told["oj_etcd_members"] == 1
     assert told["oj_etcd_learner"] == 0
     assert 0 < told["oj_etcd_size_bytes"] < told["oj_etcd_quota_bytes"]
@@ -113,7 +116,7 @@ def test_oj_mongodb_tells_of_its_member(
         f"listen = 127.0.0.1:{servers.free_port()}\netcd = {etcd.address}\nprefix = {prefix}\n"
         f"[mongod]\nprogram = {servers.find_mongod()}\noplog = 64M\n",
     )
-    told = ask(port)
+    told = wait_for(port, "oj_mongodb_primary", 1)
     assert told["oj_mongodb_up"] == told["oj_mongodb_primary"] == 1
     assert told["oj_mongodb_members"] == told["oj_mongodb_members_up"] == 1
     assert told["oj_mongodb_lag_seconds"] == 0

@@ -114,7 +114,7 @@ def test_an_old_client_and_an_old_executor_work_with_a_new_judicator(
 
     def report(number: int, complete: Any = (), executing: Any = (), vacant: int = 0) -> Any:
         return executor.report(
-            "old-executor", "i1", list(complete), list(executing), vacant, facts, 5000, number,
+            "old-executor", "i1", list(complete), list(executing), vacant, facts, 500, number,
             number - 1,
         )  # fmt: skip
 

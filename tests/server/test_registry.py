@@ -103,12 +103,12 @@ def test_replace_fails_when_the_key_changed_meanwhile(connect_member: Connect) -
 def test_a_registration_outlives_its_time_to_live_and_goes_when_closed(connect: Connect) -> None:
     registry = connect()
     other = connect()
-    lease = registry.register("judicator/service/n1", "h:7500", ttl_s=2)
+    lease = registry.register("judicator/service/n1", "h:7500", ttl_s=4)
     assert lease.wait(20)
     first = lease.id
     assert other.judicators() == {"n1": "h:7500"}
     # Twice the time to live, and a second for the proxy: kept only if it is renewed.
-    end = time.monotonic() + 5
+    end = time.monotonic() + 9
     while time.monotonic() < end:
         assert other.judicators() == {"n1": "h:7500"}
         time.sleep(0.2)
