@@ -194,8 +194,10 @@ class Target:
         return finding
 
     def try_all(self, names: Sequence[str], tell: Callable[[Finding], None]) -> None:
-        """All slots attack at once; those attacks that want several slots come last."""
+        """All slots attack at once; those attacks that want several slots come last. `tell` is
+        called for one at a time."""
         waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        telling = threading.Lock()
         pairs = [name for name in names if self.load(name).together > 1]
         for name in names:
             if name not in pairs:
@@ -204,7 +206,9 @@ class Target:
         def work(slot: int) -> None:
             with contextlib.suppress(queue.Empty):
                 while True:
-                    tell(self.try_attack(waiting.get_nowait(), [slot]))
+                    finding = self.try_attack(waiting.get_nowait(), [slot])
+                    with telling:
+                        tell(finding)
 
         in_every_slot(work, len(self.uids))
         for name in pairs:
