@@ -220,7 +220,7 @@ def test_too_many_wrong_tokens_are_told_as_such(
             return wait(lambda: browser.all(f"{button}:enabled") and browser.text(".error"), "it")
 
         assert "not known" in try_wrong_token()
-        # Counted by the minute of the clock: where one ends in between, the next try is a first one.
+        # By the minute of the clock: where one ends in between, the next try is a first one.
         tries = (try_wrong_token() for _ in range(3))
         assert any("Wait a minute" in told for told in tries)
     finally:

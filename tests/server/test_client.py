@@ -279,7 +279,7 @@ def test_a_parked_wait_leaves_a_stopped_judicator(pair):
         pair.revive()
         return move_wait(pair, pair.judicators[0].pause)
 
-    # 1.9 s, and what a busy machine adds; it was 5.5 s when nobody asked so often.
+    # 1.6 s, and what a busy machine adds; it was 5.5 s when nobody asked so often.
     servers.assert_within(4, move)
 
 
@@ -337,7 +337,7 @@ def test_a_parked_wait_leaves_a_judicator_that_went_silent(pair):
         finally:
             silence.close()
 
-    servers.assert_within(4, move)  # 1.9 s, and what a busy machine adds
+    servers.assert_within(4, move)  # 1.6 s, and what a busy machine adds
 
 
 def test_peers_of_a_judicator_are_learned_from_it(pair):

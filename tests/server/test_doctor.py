@@ -143,6 +143,18 @@ def test_everything_that_is_broken_is_named_with_its_repair(doctor: Doctor, etc:
     assert any("not installed: absent (no-such-shell)" in message for _, message in said)
 
 
+def test_the_gateway_is_a_role_like_the_others(doctor: Doctor, etc: Path) -> None:
+    conf = etc / "gateway.conf"
+    nowhere = f"127.0.0.1:{servers.free_port()}"
+    conf.write_text(f"listen = 127.0.0.1:7580\netcd = {nowhere}\n")
+    answer = doctor(code=1)
+    assert ("ok", f"{conf} is fine") in states(answer, "configuration")
+    assert any(s == "fail" and nowhere in message for s, message in states(answer, "etcd"))
+    conf.write_text("listen = nowhere\n")
+    mistakes = [m for state, m in states(doctor(code=1), "configuration") if state == "fail"]
+    assert any("gateway.conf" in mistake for mistake in mistakes), mistakes
+
+
 def test_a_cluster_that_does_not_answer_is_a_problem_not_a_crash(
     doctor: Doctor, tmp_path: Path
 ) -> None:

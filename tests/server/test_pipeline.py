@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from oj.executor import languages
 from oj.executor.cache import Cache
 from oj.executor.languages import Language
 from oj.executor.pipeline import CannotJudge, Pipeline, Rules
@@ -108,3 +109,21 @@ def test_a_command_of_the_tasks_own_that_cannot_be_executed_says_why(judge: Judg
     result = judge(any_language, Task(language="x", compile=Step(("nothing",))))
     assert result.verdict is Verdict.COMPILE_ERROR
     assert result.message == "the compiler cannot be executed: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("program", "verdict"),
+    [
+        ("const all = []; for (;;) all.push(new Array(1000).fill(0.5));", Verdict.MEMORY_LIMIT),
+        ("process.abort();", Verdict.RUNTIME_ERROR),
+        ("throw new Error('no memory');", Verdict.RUNTIME_ERROR),
+    ],
+)
+def test_a_runtime_that_aborts_for_memory_is_told_from_one_that_aborts(
+    judge: Judge, program: str, verdict: Verdict
+) -> None:
+    node = languages.read(TREE / "etc" / "languages.d" / "javascript.conf")
+    assert node.find_missing() is None
+    task = Task(language=node.name, source=(File("main.js", Data(program.encode())),))
+    result = judge(node, task)
+    assert result.verdict is verdict, result

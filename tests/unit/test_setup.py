@@ -360,6 +360,16 @@ def test_a_file_with_a_mistake_is_not_touched(image):
     assert (image / "etc/oj/etcd.conf").read_text() == before
 
 
+def test_all_is_also_the_gateway_where_it_is_installed(image):
+    def roles():
+        done = oj_setup(image, "all", "--address", "10.0.0.2", "--dry-run", "--json")
+        return json.loads(done.stdout)["roles"]
+
+    assert roles() == ["judicator", "executor", "gateway"]
+    (image / "etc/oj/gateway.conf").unlink()
+    assert roles() == ["judicator", "executor"]
+
+
 def test_conf_is_never_left_half_written(image):
     oj_setup(image, "all", "--address", "10.0.0.2")
     assert sorted(path.name for path in (image / "etc/oj").iterdir()) == sorted(

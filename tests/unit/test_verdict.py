@@ -11,6 +11,7 @@ from oj.executor.verdict import RunFacts, judge_compile, judge_output, judge_run
 from oj.model import Status, TestResult, Verdict
 
 KILLED = {"exit_code": None, "signal": 9}
+ABORTED = {"exit_code": None, "signal": 6, "memory_allowed_bytes": 64, "memory_signal": 6}
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,11 @@ KILLED = {"exit_code": None, "signal": 9}
         (RunFacts(LimitHit.MEMORY, exit_code=0), Verdict.MEMORY_LIMIT),
         (RunFacts(LimitHit.OUTPUT, **KILLED), Verdict.OUTPUT_LIMIT),
         (RunFacts(LimitHit.OUTPUT, exit_code=0), Verdict.OUTPUT_LIMIT),
+        # A runtime that needs memory of its own, and aborts when the program's is used up.
+        (RunFacts(**ABORTED, memory_bytes=65), Verdict.MEMORY_LIMIT),
+        (RunFacts(**ABORTED, memory_bytes=64), Verdict.RUNTIME_ERROR),
+        (RunFacts(**{**ABORTED, "memory_signal": 0}, memory_bytes=65), Verdict.RUNTIME_ERROR),
+        (RunFacts(**{**ABORTED, "signal": 11}, memory_bytes=65), Verdict.RUNTIME_ERROR),
         # Calls that fail do not end a program: it may cope.
         (RunFacts(LimitHit.DISK, exit_code=0), None),
         (RunFacts(LimitHit.DISK, exit_code=1), Verdict.OUTPUT_LIMIT),

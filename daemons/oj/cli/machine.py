@@ -23,8 +23,8 @@ from typing import Any
 from oj import settings
 from oj.cli.findings import Finding, fail, ok, warn
 from oj.errors import BadSettings
+from oj.node.plan import DAEMONS
 
-ROLES = ("etcd", "mongodb", "judicator", "executor")
 KERNEL = (5, 10)
 NAMESPACES = ("pid", "mnt", "net", "ipc", "uts")
 LOW_BYTES, LOW_SHARE = 5 << 30, 0.10
@@ -42,7 +42,7 @@ class Node:
         self.programs = beside if (beside / "oj-executor").exists() else Path("/usr/libexec/oj")
         self.roles = [
             role
-            for role in ROLES
+            for role in DAEMONS
             if (self.programs / f"oj-{role}").exists() and (etc / f"{role}.conf").exists()
         ]
 
@@ -138,7 +138,7 @@ class Node:
             yield warn(
                 "configuration",
                 f"no role of oj is on this machine (looked in {self.etc})",
-                "on a node: apt install oj-judicator or oj-executor",
+                "on a node: apt install oj-judicator, oj-executor or oj-gateway",
             )
         for role in self.roles:
             path = self.etc / f"{role}.conf"
@@ -167,7 +167,7 @@ class Node:
     def etcd(self) -> Iterator[Finding]:
         addresses = {
             tuple(address)
-            for role in ("judicator", "executor", "mongodb")
+            for role in ("judicator", "executor", "mongodb", "gateway")
             for address in self.values(role).get("etcd") or ()
         }
         for host, port in sorted(addresses):
@@ -262,6 +262,13 @@ def _look_at_unit(unit: str) -> Iterator[Finding]:
     said = f": {status}" if status else ""
     if facts.get("LoadState") != "loaded":
         yield fail("units", f"{name} has no unit", f"install the package {name} again")
+    elif (facts.get("ActiveState"), facts.get("UnitFileState")) == ("inactive", "disabled"):
+        yield warn(
+            "units",
+            f"{name} is installed, but disabled: no part of this node",
+            f"'oj setup' makes it one; or apt remove {name}",
+        )
+        return
     elif facts.get("ActiveState") != "active":
         yield fail(
             "units",

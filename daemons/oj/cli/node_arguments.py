@@ -60,7 +60,7 @@ def _setup(parser: argparse.ArgumentParser) -> None:
         metavar="ROLE",
         nargs="+",
         choices=("judicator", "executor", "gateway", "all"),
-        help="judicator, executor, gateway, or all (judicator and executor)",
+        help="judicator, executor, gateway, or all (and the gateway if it is installed)",
     )
     add(
         "--join",

@@ -20,7 +20,7 @@ from oj.errors import Rejected, Unavailable
 from oj.node import data, units
 from oj.node.files import Files
 from oj.node.outlook import Aside, Outlook, Request, decide
-from oj.node.plan import ALL
+from oj.node.plan import ROLES
 from oj.plain import print_json
 
 EXIT_CLUSTER = 3
@@ -41,7 +41,7 @@ def setup(arguments: argparse.Namespace, _connect: object) -> int:
 
 def _set_up(arguments: argparse.Namespace, files: Files) -> int:
     started_s = time.monotonic()
-    outlook = decide(make_request(arguments), files)
+    outlook = decide(make_request(arguments, files), files)
     if not arguments.json:
         show_outlook(outlook, files, arguments.dry_run)
     late: list[units.Unit] = []
@@ -62,8 +62,10 @@ def _set_up(arguments: argparse.Namespace, files: Files) -> int:
     return EXIT_CLUSTER if late else 0
 
 
-def make_request(arguments: argparse.Namespace) -> Request:
-    roles = (r for role in arguments.role for r in (ALL if role == "all" else (role,)))
+def make_request(arguments: argparse.Namespace, files: Files) -> Request:
+    # A node that judges all by itself needs no gateway; but who has one wants it to serve.
+    every = [role for role in ROLES if role != "gateway" or files.has(role)]
+    roles = (r for role in arguments.role for r in (every if role == "all" else (role,)))
     return Request(
         tuple(dict.fromkeys(roles)),
         join=tuple(arguments.join or ()),

@@ -4,7 +4,7 @@ member/                  etcd's; data is there when it holds a log
 known-members            the cluster as this node last knew it, to ask when it starts again
 left                     `oj leave` was here: do not join again by yourself
 recover                  `oj recover` was here: start once as the only member
-removed                  etcd has said that this member was removed
+unusable                 why etcd cannot go on from this data, such as that it was removed
 set-aside-TIMESTAMP/     data of before, that was no longer of use; the newest two
 """
 

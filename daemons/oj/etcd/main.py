@@ -3,7 +3,7 @@
 Processes: this daemon and one etcd (a member, or a gRPC proxy). The daemon alone speaks to systemd;
 it is ready when a read that needs a leader and a majority was answered through the client port, and
 the same read feeds the watchdog. When etcd ends, or hangs, the daemon fails and systemd starts both
-again, on the same data. Data is never removed here.
+again, on the same data. Data in use is never removed; see `datadir` for what becomes of other data.
 """
 
 from __future__ import annotations

@@ -46,6 +46,8 @@ class Language:
     run_limits: Limits = NO_LIMITS
     cpu_factor: float = 1.0
     memory_extra_bytes: int = 0
+    memory_signal: int = 0
+    """By which its runtime ends a program that has no memory left; 0: by none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     program: str = ""
     input: str = ""
@@ -165,6 +167,7 @@ def read(path: Path) -> Language:
         run_limits=limits_from(values["run"]),
         cpu_factor=values["run"]["cpu_factor"],
         memory_extra_bytes=values["run"]["memory_extra"],
+        memory_signal=values["run"]["memory_signal"],
         environment=dict(values["environment"]),
         program=_text(values["self_test"]["program"]),
         input=_text(values["self_test"]["input"]),

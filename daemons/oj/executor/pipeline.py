@@ -268,10 +268,21 @@ class _Run:
                     name, Verdict.RUNTIME_ERROR, message=f"cannot be started: {error}"
                 )
             self._check_executed(self._task.execute, request, usage)
-            verdict, message = judge_run(_facts(usage, request.limits))
+            verdict, message = judge_run(self._facts_of_run(usage, request.limits))
             if verdict is None:
                 verdict, message = judge_output(self._compare(usage.stdout, test.expected, stack))
             return TestResult(name, verdict, self._outcome(usage), message[:MESSAGE_CHARACTERS])
+
+    def _facts_of_run(self, usage: Usage, limits: RunLimits) -> RunFacts:
+        facts, language = _facts(usage, limits), self._language
+        if language is None or self._task.execute.command:
+            return facts
+        return replace(
+            facts,
+            memory_bytes=usage.memory_bytes,
+            memory_allowed_bytes=limits.memory_bytes - language.memory_extra_bytes,
+            memory_signal=language.memory_signal,
+        )
 
     def _open(self, data: Data | None, stack: ExitStack) -> int | None:
         """A descriptor to read the data from, which the program cannot change."""

@@ -27,6 +27,11 @@ class RunFacts:
     """0: do not look."""
     exec_error: int = 0
     """errno, if there was nothing that could be executed."""
+    memory_bytes: int = 0
+    memory_allowed_bytes: int = 0
+    """To the program, without what its language needs itself."""
+    memory_signal: int = 0
+    """By which the language's runtime ends a program that has used that up; 0: by none."""
 
 
 _KILLING = {
@@ -57,6 +62,9 @@ def judge_run(facts: RunFacts) -> tuple[Verdict | None, str]:
         # Ended by itself between the limit and the moment it would have been killed.
         return _KILLING[LimitHit.CPU]
     if facts.signal is not None or facts.exit_code != 0:
+        if facts.signal == facts.memory_signal and facts.memory_bytes > facts.memory_allowed_bytes:
+            # The kernel would have allowed more: the runtime's own needs.
+            return _KILLING[LimitHit.MEMORY]
         if facts.limit_hit in _SPOILING:
             return _SPOILING[facts.limit_hit]
         if facts.exec_error:

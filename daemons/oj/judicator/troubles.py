@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 LAG_MS = 10_000  # a database member this far behind is worth a word
+RECOVER = (
+    "they are gone for good, go on with one that has its data: `oj recover --only-survivor` there "
+    "(see oj(1), and operations.md in /usr/share/doc/python3-oj)"
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def _look_at_etcd(picture: Picture) -> tuple[list[str], list[str]]:
                 f"etcd has lost its majority{why}: {len(up)} of {_count(voters, 'member')} "
                 f"{'serves' if len(up) == 1 else 'serve'}; nobody leads, and what executors "
                 f"lose is not taken back; start oj-etcd on the others ({_names(down)}), or, if "
-                f"they are gone for good, see 'Disaster recovery' in docs/operations.md"
+                + RECOVER
             )
         else:
             lost.append(
@@ -146,8 +150,7 @@ def _look_at_database(picture: Picture) -> tuple[list[str], list[str]]:
         return [
             f"the database has lost its majority: {len(up)} of {_count(voters, 'member')} "
             f"{'is' if len(up) == 1 else 'are'} up; no task is taken in or handed out; start "
-            f"oj-mongodb on the others{which}, or, if they are gone for good, see "
-            f"'Disaster recovery' in docs/operations.md"
+            f"oj-mongodb on the others{which}, or, if {RECOVER}"
         ], []
     worn = []
     for member in down:

@@ -4,8 +4,8 @@ Processes: this daemon and one mongod. The daemon alone speaks to systemd; it is
 node is primary (and a majority confirms a write) or secondary, and a check of the same kind feeds
 the watchdog. When mongod ends, or hangs, the daemon fails and systemd starts both again, on the
 same data, which mongod recovers from its journal. Before mongod starts there must be room for it,
-and a node without data must not have a vote (see `entrance`). Data is never removed; what mongod
-cannot go on from (see `signs`) is set aside.
+and a node without data must not have a vote (see `entrance`). Data in use is never
+removed; what mongod cannot go on from (see `signs`) is set aside, the newest two of them.
 
 mongod counts its timers by the time of day. When that is set back, it serves on, but sends no
 heartbeat and calls no election until the old time is reached again: nobody would replace a lost

@@ -23,7 +23,6 @@ ROLES = {
     "executor": ("etcd", "executor"),
     "gateway": ("etcd", "gateway"),
 }
-ALL = ("judicator", "executor")
 DAEMONS = ("etcd", "mongodb", "judicator", "executor", "gateway")
 JUDICATOR_PORT = 7500
 ETCD_PORT = 7501
