@@ -564,7 +564,7 @@ uint64_t cgroup_cpu_us(const struct cgroup_home *home, const struct cgroup *grou
 {
     uint64_t now_us = home->version == CGROUP_V1 ? read_number(group->cpu) / 1000
                                                  : read_key(group->cpu, "usage_usec");
-    return now_us - group->cpu_before_us;
+    return now_us > group->cpu_before_us ? now_us - group->cpu_before_us : 0;
 }
 
 uint64_t cgroup_processes(const struct cgroup *group)

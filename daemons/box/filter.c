@@ -74,12 +74,28 @@ static const char *const refused[] = {
     "ioprio_set",
 };
 
+/* Those of them that libseccomp 2.5.4 does not know, which is older than they are; newer calls have
+ * the same number everywhere. */
+static const struct {
+    const char *name;
+    int number;
+} newer[] = {{"statmount", 457}, {"listmount", 458}, {"open_tree_attr", 467}};
+
+static int find_call(const char *name)
+{
+    int number = seccomp_syscall_resolve_name(name);
+    for (size_t i = 0; number == __NR_SCMP_ERROR && i < COUNT(newer); i++)
+        if (strcmp(newer[i].name, name) == 0)
+            number = newer[i].number;
+    return number;
+}
+
 static int refuse_calls(scmp_filter_ctx context)
 {
     for (size_t i = 0; i < COUNT(refused); i++) {
-        int number = seccomp_syscall_resolve_name(refused[i]);
-        if (number == __NR_SCMP_ERROR || number < 0)
-            continue; /* not on this architecture, or newer than the library */
+        int number = find_call(refused[i]);
+        if (number < 0)
+            continue; /* not on this architecture */
         if (seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), number, 0) < 0)
             return -1;
     }
@@ -140,7 +156,7 @@ static int refuse_huge_pages(scmp_filter_ctx context)
     return 0;
 }
 
-/* What a number in the second argument (in prctl the first) makes of calls that everybody needs. */
+/* What a number in one of their arguments makes of calls that everybody needs. */
 static int refuse_requests(scmp_filter_ctx context)
 {
     static const struct {
@@ -161,6 +177,13 @@ static int refuse_requests(scmp_filter_ctx context)
         {SCMP_SYS(fcntl), 1, F_NOTIFY},
         /* keeps everybody else off the other threads of its core */
         {SCMP_SYS(prctl), 0, PR_SCHED_CORE},
+        /* filters of its own are translated into memory that counts for nobody and of which the
+         * machine has little, and can have the kernel log each call; see `ours` for seccomp() */
+        {SCMP_SYS(prctl), 0, PR_SET_SECCOMP},
+        {SCMP_SYS(setsockopt), 2, SO_ATTACH_FILTER},
+        {SCMP_SYS(setsockopt), 2, SO_ATTACH_BPF},
+        {SCMP_SYS(setsockopt), 2, SO_ATTACH_REUSEPORT_CBPF},
+        {SCMP_SYS(setsockopt), 2, SO_ATTACH_REUSEPORT_EBPF},
     };
     for (size_t i = 0; i < COUNT(requests); i++)
         if (seccomp_rule_add(
@@ -228,6 +251,8 @@ static const uint32_t ours[] = {
     SYS_mount, SYS_umount2, SYS_move_mount, SYS_open_tree, SYS_setns, SYS_unshare, SYS_clone3,
     /* a slot may have a core of its own; real-time priorities are refused by RLIMIT_RTPRIO */
     SYS_sched_setaffinity,
+    /* the last one that is installed is this one */
+    SYS_seccomp,
 };
 
 #define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -75,10 +76,12 @@ static size_t pump_once(struct pump *pump)
     return (size_t)got;
 }
 
-static size_t pump_all(struct pump *pump)
+/* At most so many times: a program can fill the pipe as fast as we empty it, with a byte for each
+ * time. */
+static size_t pump_often(struct pump *pump, unsigned times)
 {
     size_t total = 0, got;
-    while (!pump->cut && (got = pump_once(pump)) > 0)
+    while (times-- > 0 && !pump->cut && (got = pump_once(pump)) > 0)
         total += got;
     return total;
 }
@@ -221,11 +224,16 @@ static void check_memory(struct run *run, struct times *times)
 
 /* Programs that flush every line must not wake us for each: after a small catch
  * the pipes are left alone for a moment. A short run is read only at its end. */
-enum { PUMP_FIRST_NS = 3000000, PUMP_PAUSE_NS = 1000000, PUMP_SMALL = 32768 };
+enum {
+    PUMP_FIRST_NS = 3000000,
+    PUMP_PAUSE_NS = 1000000,
+    PUMP_SMALL = 32768,
+    PUMP_TIMES = 32, /* before limits are looked after again */
+};
 
 static void take_output(struct run *run, struct times *times)
 {
-    size_t got = pump_all(&run->out) + pump_all(&run->err);
+    size_t got = pump_often(&run->out, PUMP_TIMES) + pump_often(&run->err, PUMP_TIMES);
     if (run->out.cut || run->err.cut)
         kill_run(run, ENDED_OUTPUT);
     times->pump = got < PUMP_SMALL ? times->now + PUMP_PAUSE_NS : times->now;
@@ -293,9 +301,9 @@ static void follow_run(struct run *run)
             check_memory(run, &times);
     }
     end_everything();
-    /* The pipes hold what was written last. */
-    pump_all(&run->out);
-    pump_all(&run->err);
+    /* The pipes hold what was written last, and nobody writes any more. */
+    pump_often(&run->out, UINT_MAX);
+    pump_often(&run->err, UINT_MAX);
     inside_measure_disk(head, &run->disk_free_bytes, &run->disk_free_files);
 }
 

@@ -433,7 +433,8 @@ static void serve(struct slot *slot)
         if (!ready) {
             slot->failed = false; /* before there is an init, which may set it */
             ready = prepare(slot, &slot->report.fault) == 0;
-            slot->failed |= !ready;
+            if (!ready)
+                slot->failed = true;
         }
         while (count > 0) /* init has its own */
             close(received[--count]);

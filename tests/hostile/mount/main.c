@@ -2,6 +2,8 @@
 #ifndef SYS_mount_setattr
 #define SYS_mount_setattr 442
 #endif
+/* Newer than the headers; the same everywhere. */
+enum { NR_LISTMOUNT = 458, NR_OPEN_TREE_ATTR = 467 };
 int main(void)
 {
     MUST_FAIL(mount("tmpfs", "/tmp", "tmpfs", 0, ""));
@@ -21,6 +23,13 @@ int main(void)
     MUST_FAIL(syscall(SYS_move_mount, AT_FDCWD, "/tmp", AT_FDCWD, "/box", 0));
     char attributes[32] = {0};
     MUST_FAIL(syscall(SYS_mount_setattr, AT_FDCWD, "/usr", 0, attributes, sizeof attributes));
+    MUST_FAIL(syscall(NR_OPEN_TREE_ATTR, AT_FDCWD, "/", 0, NULL, 0));
+    struct {
+        uint32_t size, spare;
+        uint64_t mount, after;
+    } all = {24, 0, UINT64_MAX, 0};
+    uint64_t found[8];
+    MUST_FAIL(syscall(NR_LISTMOUNT, &all, found, 8, 0));
     HELD();
     return 0;
 }
