@@ -36,6 +36,9 @@ LONGEST_LINE_BYTES = 64 << 10  # what is read of one line
 LONGEST_TEXT = 1000  # what is told of it
 MOST_LINES_PER_S = 200
 LAST_WORDS = 20  # lines too unimportant for the log that are told when the server fails
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+# We may have died before it asked for that.
+_WHILE_WE_LIVE = ("sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
 
 # What a line of output says: how serious it is, and its text for people.
 ReadLine = Callable[[str], tuple[int, str]]
@@ -80,7 +83,7 @@ class Child:
         if shutil.which(program, path=self._env.get("PATH", os.defpath)) is None:
             raise Unavailable(f"{self.name}: there is no program {program}")
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", *self.command],
+            [*_DIES_WITH_US, *_WHILE_WE_LIVE, str(os.getpid()), *self.command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

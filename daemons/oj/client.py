@@ -137,15 +137,14 @@ class Places:
         """Asks a judicator for its peers, to have where to go when it dies."""
         try:
             link = connect([address], Deadline(CONNECT_S), lambda *_: None)
-        except OSError:
-            return
-        try:
-            link.deadline = Deadline(TIMEOUT_S)
-            peers = [_split(peer.address) for peer in link.call("judicators")]
+            try:
+                link.deadline = Deadline(TIMEOUT_S)
+                peers = [_split(peer.address) for peer in link.call("judicators")]
+            finally:
+                link.close()
         except (*BROKEN, ValueError):
+            self._next_learn = time.monotonic() + LOOK_S
             return
-        finally:
-            link.close()
         with self._lock:
             self._found = list(dict.fromkeys([*peers, *self._found]))
 
@@ -204,11 +203,13 @@ class Channel(Calls):
     ) -> Any:
         # Nobody waits longer for a judicator to come back than for an answer, even in a
         # call that is meant to wait; whoever gave a deadline gets all of it.
-        give_up: Deadline | None = deadline
+        given = give_up = deadline
         deadline = deadline or Deadline(wait_s + self._timeout_s)
         pauses = backoff(0.02, 0.2)
         asked: set[Address] = set()  # in this round
         while True:
+            began_s = time.monotonic()
+            link: Link | None = None
             try:
                 link = self._find_sound() or self._open(asked, deadline)
                 asked |= link.names
@@ -224,6 +225,8 @@ class Channel(Calls):
                 if asked.issuperset(self._places.ranked()):
                     asked.clear()
                     pause_s = max(next(pauses), (error.retry_ms or 0) / 1000)
+                if link is not None and link.lived_s > began_s:
+                    give_up = given  # this one was there, and is lost only now
                 give_up = give_up or Deadline(self._timeout_s)
                 if min(deadline.left_s, give_up.left_s) <= pause_s:
                     raise Unavailable(f"no judicator answered in time ({error.message})") from None

@@ -60,6 +60,7 @@ class Link(TTransportBase, CReadableTransport):
         self.names: set[Address] = {address, sock.getpeername()[:2]}
         self.used = False  # an answer came over it
         self.answered_s = time.monotonic()  # the last time, or when it was opened
+        self.lived_s = 0.0  # when it last told that it lives, while it kept a call waiting
         self.deadline = Deadline(CONNECT_S)
         self.quiet_s: float | None = QUIET_S
         self.patience_s = PROBE_S
@@ -145,6 +146,7 @@ class Link(TTransportBase, CReadableTransport):
                     raise TimeoutError(errno.ETIMEDOUT, "no answer in time") from None
                 if not self._lives():
                     raise TimeoutError(errno.ETIMEDOUT, "hangs") from None
+                self.lived_s = time.monotonic()
                 continue
             if not piece:
                 raise ConnectionResetError(errno.ECONNRESET, "closed the connection")

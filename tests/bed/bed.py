@@ -110,7 +110,7 @@ class Bed:
         self._write_hosts()
         return machine
 
-    def boot(self, *names: str, disk: Disk | None = None, timeout_s: float = 90) -> list[Machine]:
+    def boot(self, *names: str, disk: Disk | None = None, timeout_s: float = 300) -> list[Machine]:
         """Boot several machines at once, and make those that are not there yet."""
         machines = [self.machines.get(name) or self.machine(name, disk) for name in names]
         with ThreadPoolExecutor(max_workers=max(len(machines), 1)) as pool:

@@ -104,7 +104,7 @@ def enter(groups: list[Path], command: list[str]) -> list[str]:
     return ["/bin/sh", "-c", ENTER, "sh", *map(str, groups), "--", *command]
 
 
-def kill(name: str, timeout_s: float = 10) -> None:
+def kill(name: str, timeout_s: float = 60) -> None:
     """Kill every process of a cgroup and of those below it, and wait until all are gone."""
     deadline = time.monotonic() + timeout_s
     while pids := set(_pids(name)):
@@ -119,7 +119,7 @@ def kill(name: str, timeout_s: float = 10) -> None:
         time.sleep(0.01)
 
 
-def remove(name: str, timeout_s: float = 10) -> None:
+def remove(name: str, timeout_s: float = 60) -> None:
     """Remove an empty cgroup and those below it."""
     deadline = time.monotonic() + timeout_s
     for group in _groups(name):

@@ -100,7 +100,7 @@ class Machine:
 
     # --- power ---------------------------------------------------------------------------------
 
-    def boot(self, timeout_s: float = 60, *, degraded: bool = False) -> None:
+    def boot(self, timeout_s: float = 300, *, degraded: bool = False) -> None:
         """Switch on and wait until systemd says `running` (or `degraded`, where that is fine)."""
         self.power_on()
         self.wait_until_running(timeout_s, degraded=degraded)
@@ -151,7 +151,7 @@ class Machine:
         except BedError as mistake:
             raise BedError(f"{mistake}; its console says:\n{self.console()[-2000:]}") from mistake
 
-    def wait_until_running(self, timeout_s: float = 60, *, degraded: bool = False) -> None:
+    def wait_until_running(self, timeout_s: float = 300, *, degraded: bool = False) -> None:
         deadline = time.monotonic() + timeout_s
         state = "silent"
         while (left_s := deadline - time.monotonic()) > 0:
@@ -193,7 +193,7 @@ class Machine:
         leader = self.leader
         with suppress(ProcessLookupError):
             os.kill(leader, signal.SIGKILL)
-        self.wait_until_off(10)
+        self.wait_until_off(60)
 
     def reboot(self, timeout_s: float = 150) -> None:
         """Shut down in good order and boot again."""

@@ -27,6 +27,7 @@ LOGS = TREE / "build" / "fault-logs"
 FINISH_S = 300
 AUDIT_S = 900
 LEFT_S = 20
+OPLOG_S = 60
 
 
 class Run:
@@ -138,9 +139,12 @@ class Run:
             self._say(f"  {name}: {took_s:.2f} s")
 
     def _read_database(self) -> None:
-        silent = self._cluster.client.call("read_oplog", hosts=self._cluster.judicators)
-        if silent:
-            raise Stuck(f"the log of mongod on {', '.join(silent)} could not be read")
+        # From where it has read to: an election in between ends one try, and harms nothing.
+        self._cluster.wait_for(
+            "the log of every mongod was read",
+            lambda: not self._cluster.client.call("read_oplog", hosts=self._cluster.judicators),
+            OPLOG_S,
+        )
 
     # --- judging -------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from typing import Any
 
 PLACE = ("127.0.0.1", 7580)
 CALLERS = 4
-PAUSE_S = 0.02
+PAUSE_S = 0.1  # the gateway allows 1200 requests a minute, and two tests may share one
 HEADERS = {"Content-Type": "application/json"}
 
 
@@ -48,8 +48,15 @@ def judge() -> dict[str, Any]:
         "source": [{"name": "sum.py", "text": "print(sum(map(int, input().split())))"}],
         "tests": [{"input": "1 2\n", "expected": "3\n"}, {"input": "4 5\n", "expected": "9\n"}],
     }
-    status, made = call("POST", "/api/v1/tasks", task)
-    if status != 201:
+    end = time.monotonic() + 60
+    task["key"] = f"judge-{time.time_ns()}"
+    # Told to try again, as while a lost judicator's place is taken, one does.
+    while (answer := call("POST", "/api/v1/tasks", task))[0] in (0, 503):
+        if time.monotonic() > end:
+            break
+        time.sleep(0.5)
+    status, made = answer
+    if status not in (200, 201):
         return {"status_code": status, "answer": made}
     end = time.monotonic() + 60
     while True:

@@ -57,11 +57,11 @@ def steady(file: Path) -> None:
     def call(judicators: Judicators, out: object) -> None:
         while not stop.exists():
             try:
-                task = judicators.add(make(0.05, "steady"), Deadline(60))
+                task = judicators.add(make(0.05, "steady"), Deadline(300))
                 with lock:
                     out.write(task + "\n")  # type: ignore[attr-defined]
                     out.flush()  # type: ignore[attr-defined]
-                judicators.wait_done(task, deadline=Deadline(90))
+                judicators.wait_done(task, deadline=Deadline(300))
             except Unavailable as error:
                 print(f"gave up on a call: {error}", file=sys.stderr)
 

@@ -19,7 +19,7 @@ from hostile import ahead, collection
 TREE = Path(__file__).resolve().parents[2]
 BOX = "build/box/oj-box"
 BUILT = "build/hostile"
-TIMEOUT_S = 1500  # a bound, not the expectation: without KVM, next to busy neighbours
+TIMEOUT_S = 3000  # a bound, not the expectation: without KVM, next to busy neighbours
 
 # As in oj-executor.service.
 CAPABILITIES = (

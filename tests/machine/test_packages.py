@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -103,6 +105,37 @@ def test_a_unit_says_what_it_does(fresh: Node, unit: str) -> None:
     assert fresh.show(unit, "StatusText")
 
 
+def test_nothing_in_the_packages_is_setuid(fresh: Node) -> None:
+    command = "dpkg -L $(dpkg-query -W -f '${Package} ' '*oj*') | xargs -d '\\n' stat -c '%a %F %n'"
+    files = fresh.machine.run(command).stdout.splitlines()
+    assert any(line.endswith("/usr/libexec/oj/oj-box") for line in files)
+    assert [line for line in files if re.match(r"[2-7][0-7]{3} ", line)] == []
+    found = fresh.machine.run("getcap -r /usr/libexec/oj 2>/dev/null || true").stdout
+    assert found == ""
+
+
+def test_the_sandbox_program_is_hardened(fresh: Node) -> None:
+    place = "/usr/libexec/oj/oj-box"
+    with tempfile.NamedTemporaryFile() as copy:
+        copy.write(fresh.machine.get(place))
+        copy.flush()
+        told = subprocess.run(
+            ["readelf", "--wide", "--file-header", "--segments", "--dynamic", copy.name],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+    assert re.search(r"Type: +DYN", told)  # at another address each time
+    assert re.search(r"GNU_STACK .* RW ", told) and "GNU_RELRO" in told
+    assert re.search(r"FLAGS_1\) .*NOW.*PIE", told)
+    assert "INTERP" not in told
+
+
+def test_the_guides_are_there_to_be_read(fresh: Node) -> None:
+    guides = fresh.machine.run("ls /usr/share/doc/python3-oj").stdout.split()
+    assert {"operations.md", "administrator.md", "security.md", "measurement.md"} <= set(guides)
+
+
 def test_programs_and_files_have_man_pages(fresh: Node) -> None:
     pages = ["man1/oj.1", "man5/oj-client.conf.5", "man5/oj-languages.5", "man8/oj-box.8"]
     pages += [f"man8/{unit}.8" for unit in UNITS] + [f"man5/{unit}.conf.5" for unit in UNITS]
@@ -159,7 +192,7 @@ def test_purge_leaves_nothing_behind_but_the_data_and_says_so(
     node = make_node("purged")
     machine = node.machine
     task = node.judge_one()["id"]
-    running = node.add(4, sleep_s=30)
+    running = node.add(4, sleep_s=55)
     packages = [*UNITS, "oj-client", "python3-oj"]
     said = machine.run(["apt-get", "-q", "-y", "purge", *packages], timeout_s=120).stdout
 

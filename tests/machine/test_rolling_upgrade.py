@@ -41,10 +41,15 @@ def versions(node: Node) -> dict[str, str]:
 def judge_some(node: Node, expected: dict[str, str]) -> None:
     """In this mixture of versions, every executor judges."""
     wait_for("the executors are there", lambda: versions(node) == expected, 90)
-    ids = node.add(24, sleep_s=0.5)
-    results = node.settle(ids, timeout_s=180)
-    assert_accepted(results, ids)
-    assert {result["executor"] for result in results.values()} == set(expected)
+    judged: set[object] = set()
+    for _ in range(3):  # one that stands still for as long as a batch takes gets none of it
+        ids = node.add(24, sleep_s=0.5)
+        results = node.settle(ids, timeout_s=180)
+        assert_accepted(results, ids)
+        judged |= {result["executor"] for result in results.values()}
+        if judged == set(expected):
+            break
+    assert judged == set(expected)
 
 
 def test_nodes_are_upgraded_one_after_the_other_and_no_task_is_lost(

@@ -121,7 +121,8 @@ def test_killed_daemons_come_back_and_the_load_finishes(healthy_node: Node) -> N
     assert_accepted(node.settle(ids), ids)
     recorded = node.recorded()
     assert {task: recorded[task] for task in ids if recorded[task] != 1} == {}
-    assert node.sandboxed() == []
+    # At this moment it may be a canary.
+    wait_for("no program runs", lambda: node.sandboxed() == [])
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -133,7 +134,7 @@ def test_a_stopped_daemon_is_replaced_by_the_watchdog(healthy_node: Node, unit: 
     wait_for(
         f"the watchdog replaces {unit}",
         lambda: node.restarts(unit) > restarts and node.state(unit) == "active",
-        60,
+        150,
     )
     assert node.main_pid(unit) != pid
     assert "atchdog" in node.machine.journal("-u", unit)
@@ -276,10 +277,11 @@ def test_stopping_gives_tasks_back_and_loses_none(healthy_node: Node) -> None:
 
 def test_a_signal_to_the_whole_unit_drains_and_ends_no_program(healthy_node: Node) -> None:
     node = healthy_node
-    ids = node.add(1, sleep_s=4)
+    ids = node.add(1, sleep_s=15)
     wait_for("it runs", lambda: node.get(ids[0])["status"] == "running" and node.sandboxed())
     # To every process of the unit: oj-box and judged programs get it, too.
     node.machine.run(["systemctl", "kill", "-s", "USR1", "oj-executor"])
+    wait_for("it drains", lambda: "draining" in node.show("oj-executor", "StatusText"))
     [late] = node.add(1)
     results = node.settle(ids)
     assert_accepted(results, ids)

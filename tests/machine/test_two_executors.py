@@ -70,7 +70,7 @@ def test_a_late_result_of_an_old_attempt_changes_nothing(pair: tuple[Node, Machi
 def test_tasks_of_a_lost_executor_finish_on_the_other(pair: tuple[Node, Machine]) -> None:
     node, e2 = pair
     wait_for("both executors are there", lambda: len(executors(node)) == 2, 30)
-    ids = node.add(16, sleep_s=2)
+    ids = node.add(16, sleep_s=5)
     wait_for("e2 has some", lambda: in_hand(node, "e2"), 20)
     e2.power_off_hard()
     results = node.settle(ids, timeout_s=120)

@@ -153,6 +153,16 @@ time.sleep(60)
         wait_until(lambda: gone(int(pid)), 5, "the end of the child")
 
 
+def test_it_does_not_even_begin_when_the_daemon_is_gone(tmp_path: Path) -> None:
+    mark = tmp_path / "began"
+    child = Child("late", ["touch", str(mark)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 2**22)  # nobody's: as seen after the parent's death
+        child.start()
+    assert child.exited.wait(60)
+    assert not mark.exists()
+
+
 def test_a_program_that_does_not_exist_is_said_so() -> None:
     with pytest.raises(Unavailable, match="no program /nonexistent"):
         Child("thing", ["/nonexistent"]).start()

@@ -13,7 +13,7 @@ from oj.calls import BATCH_INLINE_BYTES, choose_blobs
 from oj.client import DEAD_S, Channel, Judicators, Places
 from oj.clock import Deadline
 from oj.errors import Unavailable
-from servers import wait_until
+from servers import assert_within, wait_until
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 
@@ -64,7 +64,8 @@ def test_those_that_failed_come_last_the_longest_ago_first():
     assert places.ranked() == [C, A, B]
 
 
-def test_etcd_is_asked_only_when_all_that_is_known_has_failed():
+def test_etcd_is_asked_only_when_all_that_is_known_has_failed(monkeypatch):
+    monkeypatch.setattr(client, "LOOK_S", 60.0)
     asked = []
 
     def find():
@@ -78,7 +79,7 @@ def test_etcd_is_asked_only_when_all_that_is_known_has_failed():
     wait_until(lambda: places.ranked() == [C, A], 60, "what etcd knows")
     places.fails([C])
     places.ranked()
-    assert len(asked) == 1  # not again within a second
+    assert len(asked) == 1  # not again so soon
 
 
 def test_nobody_waits_for_etcd_who_knows_an_address():
@@ -195,18 +196,28 @@ def peer():
 def test_a_peer_that_talks_rubbish_is_unavailable_within_the_deadline(peer, answer):
     address, answers = peer
     answers[0] = answer
-    begun = time.monotonic()
-    with pytest.raises(Unavailable), Judicators([address], learn=False) as judicators:
-        judicators.executors(Deadline(0.5))
-    assert time.monotonic() - begun < 1.5
+
+    def ask():
+        begun = time.monotonic()
+        with pytest.raises(Unavailable), Judicators([address], learn=False) as judicators:
+            judicators.executors(Deadline(0.5))
+        return time.monotonic() - begun
+
+    assert_within(1.5, ask)
 
 
 def test_a_peer_that_never_answers_costs_no_more_than_the_deadline():
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        begun = time.monotonic()
-        with pytest.raises(Unavailable), Judicators([deaf.getsockname()]) as judicators:
-            judicators.ping(Deadline(0.4))
-        assert 0.3 < time.monotonic() - begun < 0.8
+
+        def ask():
+            begun = time.monotonic()
+            with pytest.raises(Unavailable), Judicators([deaf.getsockname()]) as judicators:
+                judicators.ping(Deadline(0.4))
+            took_s = time.monotonic() - begun
+            assert took_s > 0.3
+            return took_s
+
+        assert_within(0.8, ask)
 
 
 def test_a_refused_connection_names_the_address():

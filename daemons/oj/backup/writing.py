@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from pymongo.database import Database
+from pymongo.errors import PyMongoError
 
 from oj import __version__
 from oj.backup.container import Writer
@@ -112,10 +113,17 @@ class Backup:
     def _add(self, name: str, data: bytes) -> None:
         self._writer.add(name, len(data), io.BytesIO(data), time.time())
 
+    def _estimate(self, name: str) -> int:
+        """For the progress only; 0: not known."""
+        try:
+            return self._database[name].estimated_document_count()
+        except PyMongoError:
+            return 0
+
     def _write_section(self, name: str, snapshot: Snapshot) -> None:
         # Of executors, only what an operator decided: the rest they tell anew.
         projection = {"dr": 1, "t": 1} if name == "executors" else None
-        total = self._database[name].estimated_document_count()
+        total = self._estimate(name)
         section = self._found[name]
         numbers = itertools.count(1)
         part = bytearray()
@@ -135,7 +143,7 @@ class Backup:
         self._tell(f"reading {name}", section.count, total)
 
     def _write_blobs(self, snapshot: Snapshot) -> None:
-        total = self._database["blobs.files"].estimated_document_count()
+        total = self._estimate("blobs.files")
         for file in snapshot.read("blobs.files"):
             digest = file.get("filename")
             if digest is None:

@@ -18,6 +18,7 @@ from oj.cli.terminal import clean, paint
 from oj.cli.verbs import Connect
 from oj.errors import BadSettings, Rejected, Unavailable
 
+AGAIN_S = 1.0
 BEHIND_MS = 2_000
 AHEAD_MS = 60_000  # an executor's parked report may be old, but not that old
 COLOURS = {OK: "green", WARN: "yellow", FAIL: "red"}
@@ -110,6 +111,10 @@ class Cluster:
         try:
             with self._connect(self._arguments) as client:
                 self._view = health.look(client)
+                if self._view.degraded():
+                    # Who was slow for a moment is not broken: what is, is so a second later, too.
+                    time.sleep(AGAIN_S)
+                    self._view = health.look(client)
                 yield _ping(client)
         except BadSettings as error:
             for mistake in error.mistakes:

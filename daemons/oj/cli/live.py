@@ -144,6 +144,8 @@ class _Live:
             if isinstance(news, Unavailable):
                 continue  # the other thread notices, too, and says so
             with self._lock:
+                if not self._listens.is_set():
+                    self._recalled = False  # it may have looked before, tired of waiting
                 if news.gap:
                     # Of what was under way, the end may be missing.
                     self._picture.forget_unfinished()

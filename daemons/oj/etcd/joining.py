@@ -35,6 +35,7 @@ UNREADABLE = re.compile(
 PAUSE_S = 1.0
 # Members call one that is silent ten times a second.
 LISTEN_S = 2.0
+LISTEN_STEPS = 20
 LOCAL_ONLY = ("127.0.0.1", "::1", "localhost")  # no other node can know us there
 CALL_S = 4.0
 
@@ -159,7 +160,10 @@ class Joining:
         self._lobby.open()
         if seen.may_initialise and not self._lobby.members and not seen.sources:
             self._daemon.status("seeing whether a cluster calls this node")
-            self._daemon.stop.wait(LISTEN_S)
+            # In steps: a machine that stands still must not spend all of it at once.
+            for _ in range(LISTEN_STEPS):
+                if self._daemon.stop.wait(LISTEN_S / LISTEN_STEPS) or self._lobby.members:
+                    break
         callers = tuple(sorted(self._lobby.members))
         clients = [client for caller in callers for client in ask_clients(caller)]
         sources = others([*seen.sources, *self._lobby.callers, *clients], self._own)

@@ -36,6 +36,7 @@ RECOVER_ASK_S = 5.0
 CONFIRM_S = 3.0
 CHANGE_S = 8.0  # etcd itself gives a change 7 s
 CHANGE_TRIES_S = 30.0  # within 5 s of a start it says 'unhealthy cluster'
+HINDERED_LOOKS = 3
 AT_ONCE = 16
 
 
@@ -235,7 +236,8 @@ def _remove(addresses: Sequence[str], is_meant: Callable[[MemberSeen], bool]) ->
     """Removes the member that is meant; whether there was one. Safe to call again."""
     deadline = Deadline(CHANGE_TRIES_S)
     asked = False
-    for tries, pause_s in enumerate(backoff(0.2, 2.0)):
+    hindered = 0  # looks in a row
+    for pause_s in backoff(0.2, 2.0):
         found = look(addresses)
         confirmed = found.cluster is not None
         if not confirmed:
@@ -248,7 +250,8 @@ def _remove(addresses: Sequence[str], is_meant: Callable[[MemberSeen], bool]) ->
                 return asked
             hindrance = find_hindrance(found.cluster.members, member) if member else None
             # Leaders change: one look is no reason to send the operator away.
-            if hindrance and tries:
+            hindered = hindered + 1 if hindrance else 0
+            if hindered >= HINDERED_LOOKS:
                 raise Rejected(f"etcd member {member.called if member else ''} stays: {hindrance}")
             if not confirmed or member is None or hindrance:
                 raise Unavailable("no etcd member with a majority answers")

@@ -173,14 +173,16 @@ class Ledger:
         """
         end_s = time.monotonic() + timeout_s
         with self._quiet:
-            while (now_s := time.monotonic()) < end_s:
+            while True:
+                now_s = time.monotonic()
                 park_s = end_s
                 if not (self._finished or self._facts_due or self._facts_travel):
                     park_s = self._reported_s + self._pace.hold_s if self._jobs else now_s
                     if park_s <= now_s:
                         return True
+                if now_s >= end_s:
+                    return False
                 self._quiet.wait(min(park_s, end_s) - now_s)
-        return False
 
     def wait_delivered(self, timeout_s: float) -> bool:
         """Until everything that is finished or given back is acknowledged."""

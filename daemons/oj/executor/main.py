@@ -39,7 +39,7 @@ from oj.executor.sandbox import Sandbox, SandboxFailure
 from oj.executor.slots import Slots
 from oj.executor.spool import Spool
 from oj.executor.workspace import Places
-from oj.model import BLOB_BYTES, Step, Task, Verdict
+from oj.model import BLOB_BYTES, Limits, Step, Task, Verdict
 from oj.rpc import ttypes as rpc
 
 BLOB_S = 60.0 + BLOB_BYTES / (2 << 20)
@@ -48,7 +48,8 @@ REFUSED_S = 10.0  # before a machine that cannot serve is tried again by systemd
 SICK_S = 30.0  # what does not recover by then needs a new oj-box, which only root can start
 FAREWELL_S = 5.0  # for the judicators to hear of what is given back
 DRAINING = "draining"
-CANARY = Task(execute=Step(("/bin/true",)))
+# Ample: a machine that stands still for a moment is not sick.
+CANARY = Task(execute=Step(("/bin/true",), limits=Limits(cpu_ms=5_000, wall_ms=60_000)))
 
 log = logging.getLogger("oj.executor")
 

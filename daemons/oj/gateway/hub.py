@@ -28,6 +28,7 @@ WAIT_S = 20.0
 PAUSE_S = 0.5
 LOOK_S = 0.25
 PAGE = 500
+FIRST_S = 10.0  # for the first answer, to which a judicator gives 5 s
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Hub:
         """Where a watcher begins who has no place yet; waits for the first answer."""
         self.start()
         with self._changed:
-            if not self._changed.wait_for(lambda: self._latest, 5):
+            if not self._changed.wait_for(lambda: self._latest, FIRST_S):
                 raise Unavailable("no judicator tells what happens", 1000)
             return self._latest
 

@@ -50,7 +50,7 @@ def serve(daemon: service.Service, settings: Settings) -> None:
     shutil.rmtree(directory / METRICS, ignore_errors=True)
     (directory / METRICS).mkdir(mode=0o700)
     ini = directory / "uwsgi.ini"
-    ini.write_text(write_ini(settings, config_path()))
+    ini.write_text(write_ini(settings, keep_checked(settings)))
     daemon.status("uWSGI is starting")
     with contextlib.ExitStack() as stack:
         child = Child(
@@ -77,9 +77,20 @@ def serve(daemon: service.Service, settings: Settings) -> None:
             daemon.supervise(child.guard(check))
 
 
+def keep_checked(settings: Settings) -> Path:
+    """A copy of the configuration, for workers: they start at any time, and would end uWSGI if the
+    file itself were wrong by then. Raises BadSettings, before anything is touched."""
+    load(config_path())
+    kept = settings.runtime_directory / "gateway.conf"
+    new = kept.with_suffix(".new")
+    new.write_bytes(config_path().read_bytes())
+    load(new)
+    return new.replace(kept)
+
+
 def reload(settings: Settings) -> None:
     """Has each worker load the application and its configuration anew, one after the other."""
-    load(config_path())  # raises, before anything is touched, if the file is wrong now
+    keep_checked(settings)
     log.info("reloading")
     fifo = os.open(settings.runtime_directory / FIFO, os.O_WRONLY | os.O_NONBLOCK)
     try:

@@ -79,7 +79,7 @@ class Chores:
     def do_all(self) -> None:
         self._broker.look_for_work()
         self._reports.store_progress()
-        self._reports.refresh_drained(self._cluster.drained())
+        self._reports.refresh_drained(self._cluster.drained)
         if time.monotonic() - self._looked_around_s > LOOK_AROUND_S:
             self._looked_around_s = time.monotonic()
             self._reports.refresh(self._cluster.executors_lately())

@@ -33,12 +33,11 @@ class Pulse:
         self._ask = ask
         self._on_change = on_change
         self._problem = ""
-        self._answered_s = time.monotonic()
+        self._asked_s: float | None = None  # while there is no answer
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pulse of {name}", daemon=True)
 
     def __enter__(self) -> Pulse:
-        self._answered_s = time.monotonic()
         self._thread.start()
         return self
 
@@ -50,8 +49,9 @@ class Pulse:
         problem = self._problem
         if problem:
             raise Unavailable(problem, RETRY_MS)
-        silent_s = time.monotonic() - self._answered_s
-        if silent_s > SILENT_S:
+        # From the question on: that we ourselves stood still is not the neighbour's silence.
+        asked_s = self._asked_s
+        if asked_s is not None and (silent_s := time.monotonic() - asked_s) > SILENT_S:
             raise Unavailable(f"{self._name} has not answered for {silent_s:.0f} s", RETRY_MS)
 
     @property
@@ -65,9 +65,9 @@ class Pulse:
     def _run(self) -> None:
         while not self._stop.wait(AWAY_EVERY_S if self._problem else EVERY_S):
             problem = ""
+            self._asked_s = time.monotonic()
             try:
                 self._ask()
-                self._answered_s = time.monotonic()
             except Unavailable as error:
                 problem = error.message
             except Exception as error:
@@ -75,6 +75,7 @@ class Pulse:
                 problem = f"{type(error).__name__}: {error}"
             changed = bool(problem) != bool(self._problem)
             self._problem = problem
+            self._asked_s = None
             if changed and not self._stop.is_set():
                 if problem:
                     log.warning("%s is away: %s", self._name, problem)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from oj.clock import Deadline
 from oj.errors import Missing
@@ -39,6 +39,7 @@ TOUCH_S = 2.0  # how often an executor's last report is noted
 EARLY_S = 0.15  # progress of a task is not stored before it is this old
 OFFER_LANGUAGES_S = 3600.0
 REPLACED_WAIT_S = 5.0
+FRESH_S = 2.0  # longer than a picture of the roster is kept
 FORGET_S = 300.0  # a session that is not in the roster and has been silent for so long
 
 
@@ -58,6 +59,7 @@ class Reports:
         self._claiming = threading.Lock()
         self._takers: dict[str, set[str]] = {}  # language -> executors that take tasks in it
         self._offered_s: dict[str, float] = {}  # language -> when the others were told of it
+        self._decided = 0  # how often an executor was drained or taken back here
         self._early: set[str] = set()  # executors whose tasks have progress that is not stored
         self._closing = threading.Event()
         broker.on_taken_away = self.taken_away
@@ -365,7 +367,14 @@ class Reports:
         if not self._roster.drain(executor, on):
             raise Missing(f"there is no executor {executor}", executor)
         log.info("executor %s %s", executor, "drained" if on else "back in service")
-        self._set_drained(executor, on)
+        with self._lock:
+            self._decided += 1
+            session = self._sessions.get(executor)
+            changed = session is not None and session.drained != on
+            if session is not None:
+                session.drained = on
+        if changed:
+            self._broker.parked.look(executor)
 
     def forget(self, executor: str) -> None:
         """What it had in hand goes to others as its leases run out, as with any that is lost."""
@@ -373,18 +382,18 @@ class Reports:
             raise Missing(f"there is no executor {executor}", executor)
         log.info("executor %s forgotten, as told", executor)
 
-    def _set_drained(self, name: str, on: bool) -> None:
+    def refresh_drained(self, look: Callable[[], Set[str]]) -> None:
+        """`look` tells who is drained by what is stored."""
+        decided = self._decided
+        drained = look()
         with self._lock:
-            session = self._sessions.get(name)
-        if session is not None and session.drained != on:
-            session.drained = on
-            self._broker.parked.look(name)
-
-    def refresh_drained(self, drained: Set[str]) -> None:
-        with self._lock:
-            changed = [s.name for s in self._sessions.values() if s.drained != (s.name in drained)]
-        for name in changed:
-            self._set_drained(name, name in drained)
+            if self._decided != decided:
+                return  # it may be older than what was decided meanwhile
+            changed = [s for s in self._sessions.values() if s.drained != (s.name in drained)]
+            for session in changed:
+                session.drained = not session.drained
+        for session in changed:
+            self._broker.parked.look(session.name)
 
     def refresh(self, executors: Sequence[Executor]) -> None:
         """Takes in what the roster says now: who offers what."""
@@ -394,6 +403,11 @@ class Reports:
                 for language in (*executor.facts.languages, ""):
                     takers.setdefault(language, set()).add(executor.name)
         with self._lock:
+            # Those who have reported since that picture was taken.
+            for session in self._sessions.values():
+                if session.takes_tasks and time.monotonic() - session.touched_s < FRESH_S:
+                    for language in session.languages():
+                        takers.setdefault(language, set()).add(session.name)
             self._takers = takers
         names = {executor.name for executor in executors}
         late_s = time.monotonic() - FORGET_S

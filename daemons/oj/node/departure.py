@@ -10,12 +10,13 @@ one.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from oj.client import Judicators
-from oj.clock import Deadline
+from oj.clock import Deadline, backoff
 from oj.errors import Missing, Rejected, Unavailable
 from oj.etcd import membership
 from oj.node import executors, units
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 DRAINED_S = 3600.0
 KNOCK_S = 1.5
 ASK_S = 5.0
+INSIST_S = 6.0
 DRAINED = "drained, takes no tasks"  # as oj-executor says it
 
 Address = tuple[str, int]
@@ -79,9 +81,25 @@ def _find_member(files: Files, values: Mapping[str, Any]) -> Member | None:
         return None  # it was never in a cluster
     if not member.directory.left.exists():
         _refuse_last(member)
-        refuse_without_members(member.members(), member.name)
-        refuse_without_databases(member.set_members(), member.name, member.mongodb.advertise)
+        host = member.mongodb.advertise
+        _insist(lambda: refuse_without_members(member.members(), member.name))
+        _insist(lambda: refuse_without_databases(member.set_members(), member.name, host))
     return member
+
+
+def _insist(look: Callable[[], None]) -> None:
+    """Raises Rejected if `look` goes on to: leaders change, and who is slow for a moment seems to
+    be away, so that one look is no reason to send the operator away."""
+    deadline = Deadline(INSIST_S)
+    for pause_s in backoff(0.5, 1.0):
+        try:
+            look()
+        except Rejected:
+            if deadline.left_s < pause_s:
+                raise
+        else:
+            return
+        time.sleep(pause_s)
 
 
 def _refuse_last(member: Member) -> None:
@@ -174,7 +192,7 @@ def plan_remove(files: Files, name: str, force: bool) -> tuple[Traces, list[Step
         raise Rejected("run it on a judicator of the cluster: this machine is none")
     if name == here.name:
         raise Rejected(f"{name} is this node: 'oj leave' takes it out in good order")
-    refuse_without_members(here.members(), name)
+    _insist(lambda: refuse_without_members(here.members(), name))
     judicators = files.values(["judicator"])["judicator"] if files.has("judicator") else {}
     where = [parse_address(local_of(judicators["listen"]))] if judicators else []
     traces = find_traces(here, name, where)
@@ -186,7 +204,7 @@ def plan_remove(files: Files, name: str, force: bool) -> tuple[Traces, list[Step
             f"{name} still answers ({', '.join(traces.answers)}): run 'oj leave' there, "
             "or say --force"
         )
-    refuse_without_databases(here.set_members(), name, traces.host)
+    _insist(lambda: refuse_without_databases(here.set_members(), name, traces.host))
     return traces, _forget(here, traces, where)
 
 

@@ -9,7 +9,7 @@ from oj.client import Judicators
 from oj.clock import Deadline
 from oj.errors import Rejected, Unavailable
 
-ASK_S = 5.0
+ASK_S = 20.0
 
 Address = tuple[str, int]
 

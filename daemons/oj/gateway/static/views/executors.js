@@ -18,9 +18,15 @@ export function mount(root) {
   let shown = "";
   root.append(h("h1", {}, t("executors.title")), place);
 
+  let asked = 0;
+  let answered = 0;
+
   async function load() {
+    const number = ++asked;
     try {
       const {executors} = await ask("/executors", {signal: stop.signal});
+      if (number < answered) return; // by now a later question has its answer
+      answered = number;
       const text = JSON.stringify(executors);
       if (text === shown) return;
       shown = text;

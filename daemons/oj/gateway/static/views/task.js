@@ -49,8 +49,13 @@ export function mount(root, {parts: [id], go, facts}) {
     tick = drawTimeline(timeline, task, seen);
   }
 
+  // Buttons stay as long as they mean the same: somebody may be about to press one.
+  let offered = "";
+
   function drawActions() {
     const mine = mayChange(task.user);
+    if (offered === `${mine} ${task.done}`) return;
+    offered = `${mine} ${task.done}`;
     const button = (key, symbol, work, kind = "") => {
       const one = h("button", {type: "button", class: kind, id: key.replace(".", "-"), onclick: () => attempt(one, work)}, icon(symbol), t(key));
       return one;

@@ -153,14 +153,24 @@ export function mount(root, {query, go}) {
 
   // ------------------------------------------------------------------ loading
 
+  // An answer may be older than an event, or than the answer to a later question.
+  let asked = 0;
+  let answered = 0;
+  let heard = 0;
+
   async function load() {
+    const number = ++asked;
+    const before = heard;
     const wanted = new URLSearchParams();
     for (const name of [...FILTERS, "cursor"]) if (query.get(name)) wanted.set(name, query.get(name));
     wanted.set("limit", PAGE);
     try {
       const found = await ask(`/tasks?${wanted}`, {signal: stop.signal});
+      if (number < answered) return;
+      answered = number;
       tasks = found.tasks;
       draw(found.cursor);
+      if (heard !== before) reload();
     } catch (problem) {
       showFailure(place, problem, load);
     }
@@ -171,6 +181,7 @@ export function mount(root, {query, go}) {
   function onTask(value) {
     const known = tasks.find((task) => task.id === value.id);
     if (known) {
+      heard++;
       Object.assign(known, value);
       rows.get(value.id)?.show(known);
       if (chosen.has(value.id)) drawChosen();
