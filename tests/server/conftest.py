@@ -11,7 +11,7 @@ import pytest
 
 import servers
 from executors import Caller, FakeExecutor, JudicatorUnderTest, make_task
-from oj.judicator.store.database import connect
+from oj.judicator.store import database
 from oj.rpc import ttypes as rpc
 
 
@@ -83,11 +83,28 @@ def executor(judicator: JudicatorUnderTest, language: str) -> Iterator[Callable[
 
 
 @pytest.fixture
-def mongo(mongod: servers.Mongod) -> Iterator[Any]:
-    """A client of the shared database, as judicators have it."""
-    one: Any = connect(mongod.uri)
-    yield one
-    one.close()
+def make_client(mongod: servers.Mongod) -> Iterator[Callable[[], Any]]:
+    """Makes clients of the shared database, as judicators have them, but patient.
+
+    A judicator answers that the database is slow and is called again; a test calls once.
+    """
+    made: list[Any] = []
+
+    def make() -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("SELECT_MS", "CONNECT_MS", "SOCKET_MS"):
+                patch.setattr(database, name, 60_000)
+            made.append(database.connect(mongod.uri))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def mongo(make_client: Callable[[], Any]) -> Any:
+    return make_client()
 
 
 @pytest.fixture
@@ -108,11 +125,11 @@ def make_database(mongo: Any) -> Iterator[Callable[[], Any]]:
 def etc_of(tmp_path: Path, etcd: servers.Etcd, mongod: servers.Mongod) -> Callable[[Any], Path]:
     """The configuration of a judicator's node with this database."""
 
-    def write(database: Any) -> Path:
-        directory = tmp_path / f"etc-{database.name}"
+    def write(of: Any) -> Path:
+        directory = tmp_path / f"etc-{of.name}"
         directory.mkdir(exist_ok=True)
         (directory / "judicator.conf").write_text(
-            f"mongodb = {mongod.address}\netcd = {etcd.address}\ndatabase = {database.name}\n"
+            f"mongodb = {mongod.address}\netcd = {etcd.address}\ndatabase = {of.name}\n"
         )
         return directory
 

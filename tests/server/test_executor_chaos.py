@@ -49,18 +49,29 @@ class Victim:
         self.boxes: dict[int, str] = {}  # when each was started, by its number
         self._client = client
         self._dice = dice
+        self._lost_init = False
 
     def wait_moment(self) -> None:
         """Mostly after some tasks more, however fast the machine is; or while it starts."""
         if self._dice.random() < 0.15:
             time.sleep(self._dice.uniform(0, 1.0))
             return
-        self.daemon.wait_ready()
+        self._wait_ready()
         enough = self._count_judged() + self._dice.randrange(2 * TASKS // KILLS)
         deadline = Deadline(20)
         while self._count_judged() < enough and not deadline.expired:
             time.sleep(0.01)
         time.sleep(self._dice.uniform(0, 0.1))
+
+    def _wait_ready(self) -> None:
+        """Whoever lost a run of its proof refuses to serve; it is started again, as by systemd."""
+        try:
+            self.daemon.wait_ready()
+        except AssertionError:
+            if not self._lost_init or self.daemon.popen.returncode != 1:
+                raise
+            self._start_again()
+            self.daemon.wait_ready()
 
     def _count_judged(self) -> int:
         return self._client.stats().by_status.get(Status.SUCCESS, 0)
@@ -77,6 +88,7 @@ class Victim:
             # One run's own: oj-box goes on, and that run counts for nothing.
             _kill(self._dice.choice(inits))
             self.kills["init"] += 1
+            self._lost_init = True
             return
         else:
             kind = self._dice.choice(("main", "main", "slot"))
@@ -90,6 +102,7 @@ class Victim:
         text = self.daemon.config_path.read_text()
         self.daemon.close()
         self.daemon = servers.start_daemon("executor", text, self.daemon.directory, wait=False)
+        self._lost_init = False
 
     def note_boxes(self) -> list[int]:
         boxes: list[int] = []
@@ -101,6 +114,11 @@ class Victim:
     def lives(self, box: int) -> bool:
         """That one, and not another that was given its number meanwhile."""
         return started_at(box) == self.boxes[box] != ""
+
+    def cgroups(self, box: int) -> list[str]:
+        """Of that one, likewise: their names tell when their maker was started."""
+        name = f"oj-box.{box}.{self.boxes[box]}"
+        return [path for path in leftovers.cgroups(box) if name in path.split("/")]
 
 
 def started_at(pid: int) -> str:
@@ -197,7 +215,7 @@ def find_leftovers(victim: Victim, but_for: frozenset[int] = frozenset()) -> lis
     return [
         *(leftovers.describe(pid) for pid in leftovers.processes_of(USERS)),
         *(f"process {pid}" for pid in victim.boxes.keys() - but_for if victim.lives(pid)),
-        *(path for pid in victim.boxes.keys() - but_for for path in leftovers.cgroups(pid)),
+        *(path for pid in victim.boxes.keys() - but_for for path in victim.cgroups(pid)),
         *leftovers.files_of(USERS),
         *leftovers.ipc_of(USERS),
         *leftovers.mounts_of_ours(directory),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import struct
 import threading
@@ -72,15 +73,15 @@ def test_a_task_of_a_silent_executor_goes_to_another(
 def test_renewed_leases_hold_as_long_as_the_executor_reports(
     start_judicator: StartJudicator, task: MakeTask, language: str
 ) -> None:
-    judicator = start_judicator(settings=SHORT_LEASE)
+    judicator = start_judicator(settings="[tasks]\nlease = 10s\n")
     caller = judicator.call()
     ex = make_executor(judicator, "ex", language)
     task_id = caller.add(task())
     (assigned,) = ex.take()
-    end = time.monotonic() + 9
+    end = time.monotonic() + 14
     while time.monotonic() < end:
         reply = ex.report(executing=[ex.executing(assigned)], wait_ms=600)
-        assert not reply.cancel and reply.lease_ms == 4000
+        assert not reply.cancel and reply.lease_ms == 10_000
     info = caller.get(task_id, 0)
     assert (info.status, info.attempt) == (Status.RUNNING, 1)
 
@@ -299,10 +300,11 @@ def stop_with_parked(start_judicator: StartJudicator, etcd: servers.Etcd) -> flo
         for future in parked:
             assert not future.result(5).assign
         assert waiter.result(5).status == Status.COMPILING
-    assert judicator.name not in etcd.ctl("get", "--prefix", judicator.prefix, "--keys-only")
+    left = judicator.name in etcd.ctl("get", "--prefix", judicator.prefix, "--keys-only")
     for ex in executors:
         ex.close()
-    return took_s
+    # A busy etcd may be told too late, and its lease then runs out: that counts as slow.
+    return math.inf if left else took_s
 
 
 def test_stopping_is_bounded_while_neither_etcd_nor_the_database_answers(

@@ -25,7 +25,7 @@ def in_background(call: Callable[[], Any]) -> Callable[[], Any]:
     pool = ThreadPoolExecutor(1)
     future = pool.submit(call)
     pool.shutdown(wait=False)
-    return lambda: future.result(20)
+    return lambda: future.result(70)
 
 
 def test_a_task_goes_from_add_to_a_recorded_result(
@@ -71,10 +71,15 @@ def test_a_parked_report_answers_the_moment_a_task_is_added(
 
 
 def test_a_parked_report_answers_empty_when_its_time_is_up(executor: MakeExecutor) -> None:
-    begun = time.monotonic()
-    reply = executor().report(vacant=1, wait_ms=400)
-    assert not reply.assign and not reply.cancel and not reply.acknowledged
-    assert 0.35 < time.monotonic() - begun < 3
+    def park() -> float:
+        begun = time.monotonic()
+        reply = executor().report(vacant=1, wait_ms=400)
+        took_s = time.monotonic() - begun
+        assert not reply.assign and not reply.cancel and not reply.acknowledged
+        assert took_s > 0.35
+        return took_s
+
+    servers.assert_within(3, park)
 
 
 def test_late_report_of_an_old_attempt_is_ignored(
@@ -149,12 +154,12 @@ def test_a_superseded_parked_report_answers_empty_at_once(
 ) -> None:
     ex = executor()
     begun = time.monotonic()
-    older = in_background(lambda: ex.report(vacant=1, wait_ms=15_000))
+    older = in_background(lambda: ex.report(vacant=1, wait_ms=60_000))
     servers.wait_until(lambda: ex.number == 2)
     time.sleep(0.2)
     ex.report(vacant=0, caller=judicator.call())
     reply = older()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert not reply.assign and not reply.cancel
     # And what is added now does not go to the report that was sent off.
     assert caller.get(caller.add(task()), 0).status == Status.PENDING
@@ -525,9 +530,16 @@ def test_wait_answers_when_time_is_up_and_at_once_when_there_is_news(
 ) -> None:
     executor()
     task_id = caller.add(task())
+
+    def wait_in_vain() -> float:
+        begun = time.monotonic()
+        assert caller.wait(task_id, Status.PENDING, 300, 0, -1).status == Status.PENDING
+        took_s = time.monotonic() - begun
+        assert took_s > 0.25
+        return took_s
+
+    servers.assert_within(3, wait_in_vain)
     begun = time.monotonic()
-    assert caller.wait(task_id, Status.PENDING, 300, 0, -1).status == Status.PENDING
-    assert 0.25 < time.monotonic() - begun < 3
-    begun = time.monotonic()
-    assert caller.wait(task_id, Status.RUNNING, 10_000, 0, -1).status == Status.PENDING
-    assert time.monotonic() - begun < 2
+    news = caller.wait(task_id, Status.RUNNING, 60_000, 0, -1, timeout_s=70)
+    assert news.status == Status.PENDING
+    assert time.monotonic() - begun < 30

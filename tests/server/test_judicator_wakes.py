@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import servers
 from oj.judicator.broker import Added, Broker
 from oj.judicator.report import Facts, InHand, Report
 from oj.judicator.reports import Reports
 from oj.judicator.settings import Rules
 from oj.judicator.store.adding import NewTasks
 from oj.judicator.store.counts import Counts
-from oj.judicator.store.database import connect
 from oj.judicator.store.history import History
 from oj.judicator.store.roster import Roster
 from oj.judicator.store.shares import Shares
@@ -72,12 +70,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(mongod: servers.Mongod, database_name: str) -> Iterator[Desk]:
-    client: Any = connect(mongod.uri)
-    one = Desk(client[database_name])
+def desk(mongo: Any, database_name: str) -> Desk:
+    one = Desk(mongo[database_name])
     one.report()
-    yield one
-    client.close()
+    return one
 
 
 def took_s(begun_s: float) -> float:

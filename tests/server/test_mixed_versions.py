@@ -134,7 +134,8 @@ def test_an_old_client_and_an_old_executor_work_with_a_new_judicator(
     assert executor.getBlob(digest, 0, 1 << 20) == data
     running = types.Executing(task_id, 1, types.Status.RUNNING, 0)
     report(3, executing=[running])
-    assert client.wait(task_id, types.Status.COMPILING, 5000, 0, -1).status == types.Status.RUNNING
+    seen = client.wait(task_id, types.Status.COMPILING, 25_000, 0, -1)
+    assert seen.status == types.Status.RUNNING
     outcome = types.Outcome(cpu_ms=1, wall_ms=2, memory_bytes=3, exit_code=0)
     result = types.Result(
         types.Status.SUCCESS,
