@@ -75,6 +75,23 @@ class Node:
     def wait_lists(self, *names: str) -> None:
         servers.wait_until(lambda: self.lists(*names), 60, f"the members {' '.join(names)}")
 
+    def member(self, name: str) -> membership.MemberHealth:
+        """One that it lists; a slow answer is none, so it is asked again."""
+        return servers.wait_until(lambda: self.members().get(name), 60, f"the member {name}")
+
+    def write(self, key: str, value: str) -> None:
+        """Repeated, because an election may be under way."""
+
+        def written() -> bool:
+            with Registry(self.endpoint, timeout_s=3) as registry:
+                try:
+                    registry.put(key, value)
+                except Unavailable:
+                    return False
+            return True
+
+        servers.wait_until(written, 60, f"{key} to be written")
+
     def wait_value(self, key: str, value: str) -> None:
         servers.wait_until(lambda: self.read(key) == value, 60, f"{key} to be {value}")
 

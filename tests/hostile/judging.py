@@ -338,7 +338,10 @@ def _outcomes(result: Result) -> list[Outcome]:
 
 def _plain(tests: int) -> Task:
     return Task(
-        execute=Step(("/bin/sh", "-c", "echo a >a; echo b >/tmp/b; sleep 60 & exit 0")),
+        execute=Step(
+            ("/bin/sh", "-c", "echo a >a; echo b >/tmp/b; sleep 60 & exit 0"),
+            Limits(wall_ms=60_000),
+        ),
         tests=(Test(),) * tests,
     )
 

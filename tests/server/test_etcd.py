@@ -49,12 +49,12 @@ def test_it_is_ready_only_when_it_serves_and_says_what_it_is(
 
 def test_started_again_it_keeps_its_keys(node: Node, start_daemon: Start) -> None:
     first = start_daemon("etcd", node.config)
-    with Registry(node.address) as registry:
+    with Registry(node.address, timeout_s=20) as registry:
         registry.put("key", "value")
     assert first.stop() == 0
     second = start_daemon("etcd", node.config)
     assert "starting again" in second.statuses[0]
-    with Registry(node.address) as registry:
+    with Registry(node.address, timeout_s=20) as registry:
         assert registry.get("key") == "value"
 
 
@@ -62,7 +62,7 @@ def test_when_etcd_is_killed_the_daemon_fails_and_the_next_one_has_the_keys(
     node: Node, start_daemon: Start
 ) -> None:
     daemon = start_daemon("etcd", node.config)
-    with Registry(node.address) as registry:
+    with Registry(node.address, timeout_s=20) as registry:
         registry.put("key", "value")
         [etcd] = daemon.children()
         os.kill(etcd, signal.SIGKILL)
@@ -78,7 +78,7 @@ def test_when_the_daemon_is_killed_its_etcd_dies_and_the_next_one_starts(
 ) -> None:
     daemon = start_daemon("etcd", node.config)
     [etcd] = daemon.children()
-    with Registry(node.address) as registry:
+    with Registry(node.address, timeout_s=20) as registry:
         registry.put("key", "value")
     daemon.kill()
     wait_until(lambda: not Path(f"/proc/{etcd}").exists(), 20, "the end of etcd")
@@ -107,7 +107,7 @@ def test_a_proxy_serves_and_outlives_its_member(
         watchdog_s=1,
     )
     try:
-        with Registry(("127.0.0.1", port), prefix) as registry:
+        with Registry(("127.0.0.1", port), prefix, timeout_s=20) as registry:
             registry.put("key", "value")
             member.kill()
             daemon.wait_status("degraded", 15)

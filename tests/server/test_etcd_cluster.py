@@ -31,8 +31,7 @@ def test_two_that_join_at_once_become_voters_one_after_the_other(three: list[Nod
     n1, n2, n3 = three
     for node in three:
         node.wait_lists("n1", "n2", "n3")
-    with Registry(n1.endpoint) as registry:
-        registry.put("key", "value")
+    n1.write("key", "value")
     n3.wait_value("key", "value")
     assert any("learner of" in status for status in n2.daemon.statuses)
     # Any one may go.
@@ -46,7 +45,8 @@ def test_an_address_that_has_changed_is_told_to_the_others(three: list[Node]) ->
     n3.peer = n3.peer.replace(n3.host, "127.0.0.40")
     n3.start()
     n1.wait_lists("n1", "n2", "n3")
-    assert n1.members()["n3"].peer_urls == (f"http://{n3.peer}",)
+    told = (f"http://{n3.peer}",)
+    wait_until(lambda: n1.member("n3").peer_urls == told, 60, "its new address")
 
 
 def test_a_join_that_ended_after_it_was_listed_is_begun_again(nodes: Nodes) -> None:

@@ -13,7 +13,6 @@ from etcd_nodes import Node, Nodes
 from oj.errors import Missing, Rejected
 from oj.etcd import membership
 from oj.etcd.datadir import DataDirectory
-from oj.registry import Registry
 from servers import wait_until
 
 
@@ -30,20 +29,18 @@ def three(nodes: Nodes) -> list[Node]:
 
 def test_data_that_was_lost_is_replaced_by_joining_anew(three: list[Node]) -> None:
     n1, n2, n3 = three
-    with Registry(n1.endpoint) as registry:
-        registry.put("key", "value")
-    before = n1.members()["n2"].id
+    n1.write("key", "value")
+    before = n1.member("n2").id
     n2.kill()
     shutil.rmtree(n2.data)
     n2.start()
     n2.wait_value("key", "value")
     n3.wait_lists("n1", "n2", "n3")
-    assert n3.members()["n2"].id != before
+    wait_until(lambda: n3.member("n2").id != before, 60, "another n2")
 
 
 def test_all_start_again_on_their_data(three: list[Node]) -> None:
-    with Registry(three[0].endpoint) as registry:
-        registry.put("key", "value")
+    three[0].write("key", "value")
     for node in three:
         node.kill()
     daemons = [node.start(wait=False) for node in three]
@@ -55,8 +52,7 @@ def test_all_start_again_on_their_data(three: list[Node]) -> None:
 
 def test_a_member_that_was_removed_sets_its_data_aside_and_joins_anew(three: list[Node]) -> None:
     n1, n2, _ = three
-    with Registry(n1.endpoint) as registry:
-        registry.put("key", "value")
+    n1.write("key", "value")
     membership.remove_member([n1.endpoint], "n2")
     assert n2.daemon.wait(60) == 1
     daemon = n2.start()  # as systemd would
@@ -99,8 +95,7 @@ def test_the_first_member_does_not_make_a_second_cluster_when_its_data_is_lost(
     three: list[Node],
 ) -> None:
     n1, n2, _ = three
-    with Registry(n2.endpoint) as registry:
-        registry.put("key", "value")
+    n2.write("key", "value")
     assert not n1.cluster, "it has nothing in its file that tells of the others"
     n1.kill()
     shutil.rmtree(n1.data)
@@ -111,13 +106,13 @@ def test_the_first_member_does_not_make_a_second_cluster_when_its_data_is_lost(
 
 def test_data_deleted_under_a_running_member_makes_it_join_anew(three: list[Node]) -> None:
     n1, n2, _ = three
-    before = n1.members()["n2"].id
+    before = n1.member("n2").id
     shutil.rmtree(n2.data / "member")
     assert n2.daemon.wait(60) == 1
     assert "is gone" in n2.daemon.log()
     n2.start()
     n1.wait_lists("n1", "n2", "n3")
-    assert n1.members()["n2"].id != before
+    wait_until(lambda: n1.member("n2").id != before, 60, "another n2")
 
 
 def test_data_that_cannot_be_read_is_set_aside_where_others_have_it(three: list[Node]) -> None:
@@ -141,8 +136,7 @@ def knows_others(node: Node, nodes: list[Node]) -> bool:
 
 def test_one_survivor_goes_on_alone_when_told_and_the_others_join_it(three: list[Node]) -> None:
     n1, n2, n3 = three
-    with Registry(n1.endpoint) as registry:
-        registry.put("key", "value")
+    n1.write("key", "value")
     # Each notes who belongs to the cluster every few seconds.
     wait_until(lambda: all(knows_others(node, three) for node in three), 60, "all to know all")
     n1.kill()

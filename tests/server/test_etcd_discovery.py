@@ -12,7 +12,6 @@ import pytest
 
 from etcd_nodes import Node, Nodes
 from oj.etcd import membership
-from oj.registry import Registry
 from servers import wait_until
 
 
@@ -60,17 +59,16 @@ def test_a_proxy_follows_the_members_as_they_come_and_go(nodes: Nodes) -> None:
     proxy.cluster += f", 127.0.0.99:{nodes.client_port}"
     proxy.top = "mode = proxy\n"
     daemon = proxy.start()
-    with Registry(proxy.endpoint) as registry:
-        registry.put("key", "value")
-        n2, n3 = nodes.make(2, join=n1), nodes.make(3, join=n1)
-        n2.start()
-        n3.start()
-        daemon.wait_status(f"^proxy, members answer: {n1.client}, {n2.client}, {n3.client}$")
-        # The one that it was told of goes for good.
-        membership.leave(n1.settings())
-        n1.daemon.wait(60)
-        daemon.wait_status(f"^proxy, members answer: {n2.client}, {n3.client}$")
-        proxy.wait_value("key", "value")
+    proxy.write("key", "value")
+    n2, n3 = nodes.make(2, join=n1), nodes.make(3, join=n1)
+    n2.start()
+    n3.start()
+    daemon.wait_status(f"^proxy, members answer: {n1.client}, {n2.client}, {n3.client}$")
+    # The one that it was told of goes for good.
+    membership.leave(n1.settings())
+    n1.daemon.wait(60)
+    daemon.wait_status(f"^proxy, members answer: {n2.client}, {n3.client}$")
+    proxy.wait_value("key", "value")
     assert daemon.alive
     assert daemon.stop() == 0
     again = proxy.start()

@@ -40,7 +40,7 @@ class Node:
     def collection(self) -> Any:
         client: Any = pymongo.MongoClient(
             f"mongodb://{self.address}/?replicaSet=oj&w=majority&journal=true",
-            serverSelectionTimeoutMS=10000,
+            serverSelectionTimeoutMS=60_000,
         )
         return client.oj.things
 
@@ -60,7 +60,8 @@ def test_a_first_node_makes_the_set_registers_and_is_primary_when_ready(
     node: Node, registry: Registry, start_daemon: Start
 ) -> None:
     daemon = start_daemon("mongodb", node.config, watchdog_s=2)
-    assert daemon.status == "primary of oj, 1 member"
+    assert "primary of oj, 1 member" in daemon.status
+    daemon.wait_status("^primary of oj, 1 member$")
     things = node.collection()
     things.insert_one({"_id": 1})
     settings = things.database.client.admin.command("replSetGetConfig")["config"]["settings"]
@@ -105,7 +106,7 @@ def test_a_crash_between_winning_the_key_and_making_the_set_heals(
 ) -> None:
     registry.put("mongodb/init", "n1")  # won in an earlier life, which ended there
     daemon = start_daemon("mongodb", node.config)
-    assert daemon.status == "primary of oj, 1 member"
+    daemon.wait_status("^primary of oj, 1 member$")
 
 
 def test_it_waits_for_the_node_that_won_and_says_so(
@@ -150,7 +151,7 @@ def test_a_hung_mongod_is_killed_and_the_daemon_fails(node: Node, start_daemon: 
 
 def test_a_judicator_finds_a_set_of_another_name(node: Node, start_daemon: Start) -> None:
     daemon = start_daemon("mongodb", f"replica_set = contest\n{node.config}")
-    assert daemon.status == "primary of contest, 1 member"
+    daemon.wait_status("^primary of contest, 1 member$")
     judicator = (
         f"name = j1\nlisten = 127.0.0.1:{servers.free_port()}\netcd = {node.etcd}\n"
         f"etcd_prefix = {node.prefix}\nmongodb = {node.address}\n"
@@ -236,5 +237,5 @@ def test_a_clock_that_is_set_back_does_not_leave_mongod_without_timers(
     wait_until(lambda: not daemon.alive, what="its end")
     assert "the clock was set back by 600 s" in daemon.log()
     daemon = start_daemon("mongodb", node.config, watchdog_s=2, env=env)
-    assert daemon.status == "primary of oj, 1 member"
+    daemon.wait_status("^primary of oj, 1 member$")
     assert node.collection().find_one({"_id": 1})

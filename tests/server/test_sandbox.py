@@ -34,7 +34,7 @@ from oj.executor.sandbox import (
     Sandbox,
     SandboxFailure,
 )
-from servers import wait_until
+from servers import assert_within, wait_until
 
 TREE = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -206,6 +206,17 @@ def wait_for_init(run: Runner) -> tuple[int, int]:
     return slot, children(slot)[0]
 
 
+@contextlib.contextmanager
+def held_open() -> Iterator[int]:
+    """An input that ends when this does, however long a busy machine takes for what is between."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(writing)
+        os.close(reading)
+
+
 # ---- what a program gets ---------------------------------------------------------------------
 
 
@@ -306,10 +317,14 @@ def test_cpu_time_of_children_counts(run: Runner) -> None:
 
 
 def test_a_sleeper_ends_at_its_wall_limit_and_uses_no_cpu(run: Runner) -> None:
-    ended = run("sleep", "60", limits=replace(LIMITS, wall_ms=300))
-    assert ended.limit_hit is LimitHit.WALL
-    assert 300_000 <= ended.wall_us < 300_000 + 1_200_000 * SLOW
-    assert ended.cpu_us < 100_000 * SLOW
+    def sleep() -> float:
+        ended = run("sleep", "60", limits=replace(LIMITS, wall_ms=300))
+        assert ended.limit_hit is LimitHit.WALL
+        assert ended.wall_us >= 300_000
+        assert ended.cpu_us < 100_000 * SLOW
+        return ended.wall_us / 1e6
+
+    assert_within(0.3 + 1.2 * SLOW, sleep)
 
 
 def test_a_memory_bomb_is_killed_by_its_memory_limit(run: Runner) -> None:
@@ -581,22 +596,29 @@ def test_a_program_of_many_processes_leaves_the_other_slots_their_share(
         with pytest.raises(RunCancelled):
             run.sh(greedy, limits=ample, cancellation=cancellation)
 
-    thread = threading.Thread(target=burn)
-    thread.start()
-    try:
-        wait_until(lambda: len(processes_of(FIRST_UID, 1)) > 60, what="all of them", timeout_s=60)
+    def measure() -> float:
         before_s = cpu_s(FIRST_UID, 1)
         turns = 500_000 if SLOW == 1 else 50_000
         ended = modest.sh(f"i=0; while [ $i -lt {turns} ]; do i=$((i + 1)); done", limits=ample)
         greedy_s = cpu_s(FIRST_UID, 1) - before_s
+        assert ended.exit_code == 0
+        return ended.cpu_us / (ended.cpu_us + greedy_s * 1e6)
+
+    # Of what both got; by processes it would be a 61st, by slots half of it, or all of one core.
+    least = min(0.12, 0.5 / len(os.sched_getaffinity(0)))
+    shares: list[float] = []
+    thread = threading.Thread(target=burn)
+    thread.start()
+    try:
+        wait_until(lambda: len(processes_of(FIRST_UID, 1)) > 60, what="all of them", timeout_s=60)
+        # At best: the greedy use the time, too, in which a busy machine starts and ends the other.
+        while len(shares) < 3 and max(shares, default=0.0) <= least:
+            shares.append(measure())
     finally:
         cancellation.cancel()
         thread.join()
         run.sandbox.forget(1)
-    assert ended.exit_code == 0
-    # Of what both got; by processes it would be a 61st, by slots half of it, or all of one core.
-    share = ended.cpu_us / (ended.cpu_us + greedy_s * 1e6)
-    assert share > min(0.12, 0.5 / len(os.sched_getaffinity(0)))
+    assert max(shares) > least, shares
 
 
 def test_it_cannot_write_outside_its_own_places(run: Runner) -> None:
@@ -993,16 +1015,19 @@ def test_signals_to_all_processes_of_the_unit_do_not_end_runs(run: Runner) -> No
     """As `systemctl kill -s USR1` sends them, to drain the executor."""
     box = run.sandbox._process.pid
     ended: list[Ended] = []
-    thread = threading.Thread(target=lambda: ended.append(run.sh("sleep 3; echo lived")))
-    thread.start()
-    programs = wait_until(lambda: processes_of(FIRST_UID, 1), what="the program", timeout_s=60)
-    slots = children(box)
-    ours = [box, *slots, *(init for slot in slots for init in children(slot))]
-    for pid in (*ours, *map(int, programs)):
-        os.kill(pid, signal.SIGUSR1)
-    for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM, signal.SIGRTMIN):
-        for pid in ours:
-            os.kill(pid, number)
+    with held_open() as stdin:
+        thread = threading.Thread(
+            target=lambda: ended.append(run.sh("cat; echo lived", stdin=stdin))
+        )
+        thread.start()
+        programs = wait_until(lambda: processes_of(FIRST_UID, 1), what="the program", timeout_s=60)
+        slots = children(box)
+        ours = [box, *slots, *(init for slot in slots for init in children(slot))]
+        for pid in (*ours, *map(int, programs)):
+            os.kill(pid, signal.SIGUSR1)
+        for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM, signal.SIGRTMIN):
+            for pid in ours:
+                os.kill(pid, number)
     thread.join(60)
     assert [one.stdout for one in ended] == [b"lived\n"]
     assert run.sh("exit 5").exit_code == 5
@@ -1042,47 +1067,52 @@ def test_a_stopped_program_ends_at_its_wall_limit(run: Runner) -> None:
 
 
 def test_cancel_kills_everything_within_a_second_and_covers_later_runs(run: Runner) -> None:
-    cancellation = Cancellation()
-    outcome: list[BaseException] = []
+    def cancel() -> float:
+        cancellation = Cancellation()
+        outcome: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            run.sh("setsid sleep 60 & sleep 60", cancellation=cancellation)
-        except RunCancelled as error:
-            outcome.append(error)
+        def work() -> None:
+            try:
+                run.sh("setsid sleep 60 & sleep 60", cancellation=cancellation)
+            except RunCancelled as error:
+                outcome.append(error)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    wait_until(
-        lambda: len(processes_of(FIRST_UID, 2)) >= 3,
-        what="the program's processes",
-        timeout_s=10 * SLOW,
-    )
-    start = time.monotonic()
-    cancellation.cancel()
-    thread.join(5 * SLOW)
-    assert time.monotonic() - start < SLOW
-    assert outcome
-    assert not processes_of(FIRST_UID, 2)
-    with pytest.raises(RunCancelled):
-        run.sh("exit 0", cancellation=cancellation)
-    assert run.sh("exit 0").exit_code == 0
+        thread = threading.Thread(target=work)
+        thread.start()
+        wait_until(
+            lambda: len(processes_of(FIRST_UID, 2)) >= 3,
+            what="the program's processes",
+            timeout_s=10 * SLOW,
+        )
+        start = time.monotonic()
+        cancellation.cancel()
+        thread.join(30 * SLOW)
+        took_s = time.monotonic() - start
+        assert outcome
+        assert not processes_of(FIRST_UID, 2)
+        with pytest.raises(RunCancelled):
+            run.sh("exit 0", cancellation=cancellation)
+        assert run.sh("exit 0").exit_code == 0
+        return took_s
+
+    assert_within(SLOW, cancel)
 
 
 def test_two_slots_run_at_the_same_time(run: Runner, tmp_path: Path) -> None:
     other = Runner(run.sandbox, open_directory(tmp_path / "other"), slot=1)
     ended: list[Ended] = []
-    threads = [
-        threading.Thread(target=lambda one=one: ended.append(one.sh("sleep 3; id -u")))
-        for one in (run, other)
-    ]
-    for thread in threads:
-        thread.start()
-    wait_until(
-        lambda: processes_of(FIRST_UID, 1) and processes_of(FIRST_UID + 1, 1),
-        what="both at once",
-        timeout_s=60,
-    )
+    with held_open() as stdin:
+        threads = [
+            threading.Thread(target=lambda one=one: ended.append(one.sh("cat; id -u", stdin=stdin)))
+            for one in (run, other)
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(
+            lambda: processes_of(FIRST_UID, 1) and processes_of(FIRST_UID + 1, 1),
+            what="both at once",
+            timeout_s=60,
+        )
     for thread in threads:
         thread.join()
     assert {one.stdout for one in ended} == {b"%d\n" % FIRST_UID, b"%d\n" % (FIRST_UID + 1)}

@@ -26,7 +26,7 @@ ROLES = ("etcd", "mongodb", "judicator", "executor", "gateway", "client")
 def cluster() -> Iterator[servers.Etcd]:
     """An etcd of its own: others register here, and their names must not get lost."""
     server = servers.Etcd().start()
-    with Registry(parse_address(server.address)) as registry:
+    with Registry(parse_address(server.address), timeout_s=20) as registry:
         for number in (1, 2):
             registry.put(f"judicator/service/n{number}", f"10.9.0.{number}:7500")
             registry.put(f"mongodb/member/n{number}", f"10.9.0.{number}:7503")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-import servers
 from oj.judicator.report import Facts, Finished, Judged
 from oj.judicator.store.adding import NewTasks
 from oj.judicator.store.counts import Counts
-from oj.judicator.store.database import connect
 from oj.judicator.store.documents import Claimed, NewTask, Record
 from oj.judicator.store.ids import IdMaker
 from oj.judicator.store.roster import Roster
@@ -28,10 +25,8 @@ IDS = IdMaker()
 
 
 @pytest.fixture
-def database(mongod: servers.Mongod, database_name: str) -> Iterator[Any]:
-    client: Any = connect(mongod.uri)
-    yield client[database_name]
-    client.close()
+def database(mongo: Any, database_name: str) -> Any:
+    return mongo[database_name]
 
 
 @pytest.fixture
