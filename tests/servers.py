@@ -34,6 +34,7 @@ IDL = TREE / "thrift" / "judicator.thrift"
 PYTHON = "/usr/bin/python3"  # Debian's, which has the libraries
 
 LEAST_PATIENCE_S = 60.0
+READY_S = 180.0  # an executor tests all its languages first
 DIRECTORY_PREFIX = "oj-test-"
 MEMORY_NEEDED_BYTES = 4 << 30
 NUMBERED = ("judicator", "executor", "etcd", "mongodb")  # those with a port for their metrics
@@ -237,11 +238,11 @@ class Process:
         """SIGKILL, and gone when this returns."""
         return self.end(signal.SIGKILL)
 
-    def stop(self, timeout_s: float = 20.0) -> int:
+    def stop(self, timeout_s: float = LEAST_PATIENCE_S) -> int:
         """SIGTERM; SIGKILL when that does not help. Returns the exit code."""
         return self.end(signal.SIGTERM, timeout_s)
 
-    def end(self, number: int, timeout_s: float = 20.0) -> int:
+    def end(self, number: int, timeout_s: float = LEAST_PATIENCE_S) -> int:
         if self.popen.poll() is None:
             self.popen.send_signal(number)
             try:
@@ -250,9 +251,9 @@ class Process:
                 self.popen.kill()
         return self.popen.wait()
 
-    def wait(self, timeout_s: float = 30.0) -> int:
+    def wait(self, timeout_s: float = LEAST_PATIENCE_S) -> int:
         """Waits for it to end by itself; the exit code."""
-        return self.popen.wait(timeout_s)
+        return self.popen.wait(max(timeout_s, LEAST_PATIENCE_S))
 
     def __enter__(self: Self) -> Self:
         return self
@@ -517,8 +518,9 @@ class Daemon(Process):
     def status(self) -> str:
         return self.statuses[-1] if self.statuses else ""
 
-    def wait_ready(self, timeout_s: float = 60.0) -> Daemon:
+    def wait_ready(self, timeout_s: float = READY_S) -> Daemon:
         """Until READY=1 came; AssertionError with its log when it ends or takes too long."""
+        timeout_s = max(timeout_s, LEAST_PATIENCE_S)
         end = time.monotonic() + timeout_s
         while not self.ready.wait(0.02):
             # What was sent just before the end is still in the socket: hence the second look.
@@ -563,7 +565,7 @@ def start_daemon(
     directory: Path | None = None,
     *,
     wait: bool = True,
-    timeout_s: float = 60.0,
+    timeout_s: float = READY_S,
     watchdog_s: float = 0,
     env: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),

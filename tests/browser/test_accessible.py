@@ -84,8 +84,8 @@ def shown(gateway: Gateway) -> Iterator[dict[str, str]]:
     # Its second test goes on until it is cancelled.
     tasks["running"] = add(
         source=[{"name": "slow.py", "text": SLOW}],
-        execute={"limits": {"wall_ms": 600_000}},
-        tests=[{"input": "0"}, {"input": "600"}, {"input": "0"}],
+        execute={"limits": {"wall_ms": 1_150_000}},
+        tests=[{"input": "0"}, {"input": "1150"}, {"input": "0"}],
     )
     yield tasks
     gateway.call("POST", f"/api/v1/tasks/{tasks['running']}/cancel", token=token)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -137,8 +138,16 @@ def test_tasks_of_others_are_not_there(oj, gateway):  # noqa: F811
 
 def test_a_quota_that_is_used_up_is_exit_code_3(oj, gateway):  # noqa: F811
     env = {"OJ_TOKEN": gateway.make_token("submit", user="quo", quota=1)}
-    oj("submit", "--command", "/bin/true", env=env)
-    said = one_line(oj("submit", "--command", "/bin/true", code=3, env=env))
+    words = ("submit", "--command", "/bin/true")
+    hour = int(time.time() // 3600)
+    oj(*words, env=env)
+    try:
+        said = one_line(oj(*words, code=3, env=env))
+    except AssertionError:
+        # By the hour of the clock: where one ended in between, that was a first one.
+        if int(time.time() // 3600) == hour:
+            raise
+        said = one_line(oj(*words, code=3, env=env))
     assert said.startswith("oj: the token's quota of 1 tasks an hour is used up; try again in")
 
 

@@ -113,11 +113,16 @@ class Terminal:
         while self.process.poll() is None:
             assert time.monotonic() < deadline, "it does not end"
             self.read()
-        self.read()
-        assert (
-            self.written.endswith("\033[?7h\033[?25h\033[?1049l")
-            or "\033[?1049l" in (self.written.rpartition("\033[?1049h")[2])
-        )
+
+        def left():
+            self.read()
+            return (
+                self.written.endswith("\033[?7h\033[?25h\033[?1049l")
+                or "\033[?1049l" in (self.written.rpartition("\033[?1049h")[2])
+            )
+
+        # What it wrote last may come later than its end.
+        servers.wait_until(left, WAIT_S, "the screen is left")
         assert termios.tcgetattr(self._theirs) == self.before
         return self.process.returncode
 
@@ -205,8 +210,12 @@ def test_the_terminal_is_given_back_while_suspended(terminal):
             return file.read().rpartition(")")[2].split()[0] == "T"
 
     servers.wait_until(stopped, WAIT_S, "it is stopped")
-    screen.read()
-    assert screen.written.endswith("\033[?1049l")
+
+    def left():
+        screen.read()
+        return screen.written.endswith("\033[?1049l")
+
+    servers.wait_until(left, WAIT_S, "the screen is left")
     assert termios.tcgetattr(screen._theirs) == screen.before
     os.kill(screen.process.pid, signal.SIGCONT)
     screen.wait_for(r"^executor-1 ")

@@ -54,7 +54,7 @@ def pair(both):
 
 def test_a_task_is_judged_and_its_result_read(client):
     task_id = client.add(cat(b"hello\n", user="ann", tags=frozenset({"x"})))
-    info = client.wait_done(task_id, GET_ALL, Deadline(20))
+    info = client.wait_done(task_id, GET_ALL, Deadline(60))
     assert (info.status, info.verdict) == (model.Status.SUCCESS, model.Verdict.ACCEPTED)
     assert info.result.tests[0].outcome.stdout == b"hello\n"
     assert (info.user, info.tags, info.task.key is not None) == ("ann", {"x"}, True)
@@ -72,7 +72,7 @@ def test_a_key_makes_adding_again_the_same_task(client):
 
 def test_large_data_becomes_blobs_by_itself_and_arrives(client):
     large = bytes(range(256)) * 2000
-    info = client.wait_done(client.add(cat(large, b"small")), GET_TASK | GET_RESULT, Deadline(20))
+    info = client.wait_done(client.add(cat(large, b"small")), GET_TASK | GET_RESULT, Deadline(60))
     assert info.verdict == model.Verdict.ACCEPTED
     digest = hashlib.sha256(large).hexdigest()
     assert info.task.tests[0].input == model.Data(digest=digest)
@@ -81,7 +81,7 @@ def test_large_data_becomes_blobs_by_itself_and_arrives(client):
 
 def test_a_task_with_more_inline_data_than_allowed_is_added(client):
     contents = [b"%d\n" % n * 20_000 for n in range(10, 25)]
-    info = client.wait_done(client.add(cat(*contents)), deadline=Deadline(20))
+    info = client.wait_done(client.add(cat(*contents)), deadline=Deadline(60))
     assert info.verdict == model.Verdict.ACCEPTED
 
 
@@ -119,7 +119,7 @@ def test_waiting_wakes_on_progress_and_not_before(client):
     task_id = client.add(model.Task(execute=model.Step(("/bin/sleep", "0.5"))))
     seen = []
     info = client.get(task_id)
-    deadline = Deadline(20)
+    deadline = Deadline(60)
     while not info.done:
         seen.append(info.status)
         info = client.wait(task_id, info, deadline=deadline)
@@ -130,10 +130,16 @@ def test_waiting_wakes_on_progress_and_not_before(client):
 def test_a_wait_that_nothing_ends_takes_its_time_and_no_more(pair):
     with Judicators(pair.addresses) as client:
         task_id = client.add(NOTHING)
-        begun = time.monotonic()
-        info = client.wait(task_id, client.get(task_id), wait_s=0.5)
-        assert not info.done
-        assert 0.4 < time.monotonic() - begun < 3
+
+        def wait() -> float:
+            before = client.get(task_id)
+            begun = time.monotonic()
+            assert not client.wait(task_id, before, wait_s=0.5).done
+            took_s = time.monotonic() - begun
+            assert took_s > 0.4
+            return took_s
+
+        servers.assert_within(3, wait)
         said = ""
         for _ in range(5):  # an answer that comes after the deadline is none
             with pytest.raises(Unavailable) as raised:
@@ -199,16 +205,21 @@ def test_a_judicator_that_hangs_is_found_out_once_and_not_by_each_connection(pai
 
 
 def test_a_killed_judicator_costs_less_than_two_seconds(pair):
-    with Judicators(pair.addresses, learn=False) as client:
-        task_id = client.add(NOTHING)
-        pair.judicators[0].kill()
-        begun = time.monotonic()
-        assert client.get(task_id).id == task_id
-        assert time.monotonic() - begun < 2
-        # The other is preferred from now on: no further search.
-        for _ in range(20):
-            client.get(task_id)
-            assert client.address == pair.addresses[1]
+    def fail_over() -> float:
+        pair.revive()
+        with Judicators(pair.addresses, learn=False) as client:
+            task_id = client.add(NOTHING)
+            pair.judicators[0].kill()
+            begun = time.monotonic()
+            assert client.get(task_id).id == task_id
+            took_s = time.monotonic() - begun
+            # The other is preferred from now on: no further search.
+            for _ in range(20):
+                client.get(task_id)
+                assert client.address == pair.addresses[1]
+            return took_s
+
+    servers.assert_within(2, fail_over)
 
 
 def test_a_stopped_judicator_costs_less_than_two_seconds(pair):
@@ -361,9 +372,9 @@ def test_a_judicator_that_comes_back_is_found_again(pair):
         client.ping()
         pair.judicators[0].kill()
         with ThreadPoolExecutor(1) as threads:
-            answer = threads.submit(client.version, Deadline(30))
+            answer = threads.submit(client.version, Deadline(60))
             pair.revive()
-            assert answer.result(timeout=30).protocol >= 1
+            assert answer.result(timeout=60).protocol >= 1
 
 
 def test_the_deadline_holds_when_no_judicator_answers(pair):

@@ -107,7 +107,8 @@ def test_downloads_are_exact_and_come_in_ranges(gateway: Gateway, ann: str) -> N
 
 
 def test_a_tasks_events_come_live_and_end_with_it(gateway: Gateway, ann: str) -> None:
-    body = {"execute": {"command": ["/bin/sleep", "4"]}}
+    # The stream is open before it ends.
+    body = {"execute": {"command": ["/bin/sleep", "10"], "limits": {"wall_ms": 60_000}}}
     task = gateway.call("POST", "/api/v1/tasks", body, token=ann).json["id"]
     with gateway.stream(f"/api/v1/tasks/{task}/events", ann) as events:
         found = list(events)
@@ -203,10 +204,15 @@ def test_a_page_logs_in_with_a_cookie_and_needs_the_csrf_token(gateway: Gateway,
 
 
 def test_a_quota_stops_a_token(gateway: Gateway) -> None:
-    token = gateway.make_token("submit", user="eve", quota=2)
-    statuses = [
-        gateway.call("POST", "/api/v1/tasks", add_task(), token=token).status for _ in range(3)
-    ]
+    statuses = []
+    for _ in range(2):
+        hour = int(time.time() // 3600)
+        token = gateway.make_token("submit", user="eve", quota=2)
+        statuses = [
+            gateway.call("POST", "/api/v1/tasks", add_task(), token=token).status for _ in range(3)
+        ]
+        if int(time.time() // 3600) == hour:
+            break  # by the hour of the clock: where one ends in between, there are two more
     assert statuses == [201, 201, 429]
 
 
@@ -215,7 +221,9 @@ def test_the_cluster_is_told(gateway: Gateway, admin: str) -> None:
         answer = gateway.call("GET", f"/api/v1/{path}", token=admin)
         assert answer.status == 200 and answer.json, path
         assert gateway.call("GET", f"/api/v1/{path}").status == 401, path
-    assert gateway.call("GET", "/healthz").json["status"] == "ok"
+    servers.wait_until(
+        lambda: gateway.call("GET", "/healthz").json.get("status") == "ok", 60, "health"
+    )
 
 
 def wait_for_room_in_the_minute() -> None:
@@ -339,8 +347,7 @@ def test_a_webhook_reaches_what_was_allowed() -> None:
 def test_metrics_tell_requests_of_all_processes_and_the_cluster(gateway: Gateway) -> None:
     before = gateway.call("GET", "/metrics").body.decode()
     for _ in range(20):
-        assert gateway.call("GET", "/healthz").status == 200
-    after = gateway.call("GET", "/metrics").body.decode()
+        servers.wait_until(lambda: gateway.call("GET", "/healthz").status == 200, 60, "health")
 
     def count(text: str) -> float:
         found = re.search(
@@ -348,8 +355,13 @@ def test_metrics_tell_requests_of_all_processes_and_the_cluster(gateway: Gateway
         )
         return float(found[1]) if found else 0.0
 
+    def ask() -> str | None:
+        """Once a judicator has answered in time, too."""
+        text = gateway.call("GET", "/metrics").body.decode()
+        return text if "oj_gateway_cluster_up 1.0" in text else None
+
+    after = servers.wait_until(ask, 60, "a cluster that is up")
     assert count(after) - count(before) >= 20
-    assert "oj_gateway_cluster_up 1.0" in after
     assert re.search(r"oj_executors 1\.0", after)
 
 
