@@ -108,6 +108,14 @@ def catalogue() -> list[Make]:
         for unit in ("oj-etcd", "oj-executor"):
             add(Kill, unit, node)
             add(Freeze, unit, node)
+    # Before their watchdogs end them: they go on, with what they believed before.
+    for unit, target in (
+        ("oj-judicator", "leading judicator"),
+        ("oj-etcd", "etcd leader"),
+        ("oj-mongodb", "mongod primary"),
+        *(("oj-executor", node) for node in EXECUTORS),
+    ):
+        add(Freeze, unit, target, 10)
     add(ComeAndGo, "j4", "j5", "j6", "j7", leave=2)
     return makes
 

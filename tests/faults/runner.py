@@ -154,12 +154,13 @@ class Run:
         if unfinished:
             self._say(f"{len(unfinished)} tasks did not end, as {unfinished[0]}")
         unasked = cluster.client.call("audit", timeout_s=AUDIT_S, patience_s=AUDIT_S + 120)
-        if unasked:
-            self._say(f"{len(unasked)} answers of the audit are missing, as that of {unasked[0]}")
         silent = cluster.client.call("read_oplog", hosts=cluster.judicators)
         history = self._history()
         left = {name: self._left_on(name) for name in cluster.executors} if not stuck else {}
         findings = check(history, left, database=not silent or not stuck)
+        if unasked:
+            text = f"{len(unasked)} answers of it are missing, as that of {unasked[0]}"
+            findings.find("wrong", "the audit", text)
         counted = cluster.count()
         if counted["troubles"]:
             findings.find("wrong", "the client", cluster.client.complaints()[-2000:])

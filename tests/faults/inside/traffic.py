@@ -260,9 +260,10 @@ class Traffic:
                 found = self.search(
                     channel, "audit", limit=MAX_PAGE, cursor=cursor, most_s=deadline.cap(30)
                 )
-                if found is None and deadline.expired:
-                    unasked.append(host)
                 if found is None:
+                    if not deadline.expired:
+                        continue
+                    unasked.append(host)
                     break
                 cursor = found[1]
                 if not cursor:
