@@ -172,6 +172,29 @@ def test_an_executor_that_leaves_ends_what_it_runs_and_takes_no_more(cluster: Cl
     assert get(first, later)["executor"] == executor.name
 
 
+def test_an_executor_leaves_at_once_if_told_and_is_removed_by_force_only(cluster: Cluster) -> None:
+    first, executor = cluster.judicators[0], cluster.executor
+
+    def names() -> list[str]:
+        return [one["name"] for one in status(first)["executors"]]
+
+    running = submit(first, "/bin/sleep 300", "--wall", "300s")["id"]
+    wait_for("it runs", lambda: get(first, running)["status"] == "running")
+    refused = oj(first, "remove", executor.name, "--yes", code=2).stderr
+    assert "still answers (executor)" in refused and "--force" in refused
+    oj(executor, "leave", "--now", "--yes")
+    assert get(first, running)["status"] in ("pending", "retrying")
+    wait_for("it is off the list", lambda: names() == [])
+    oj(first, "cancel", running)
+
+    oj(executor, "setup", "executor", "--discover", SERVICE)
+    wait_for("it is on the list", lambda: names() == [executor.name])
+    oj(first, "remove", executor.name, "--force", "--yes")
+    # It lives, and so it comes back.
+    wait_for("it is on the list again", lambda: names() == [executor.name])
+    assert submit(first, "/bin/true", "--wait")["verdict"] == "accepted"
+
+
 def test_a_gateway_on_a_machine_of_its_own_serves_and_leaves(
     cluster: Cluster, cluster_bed: Bed, repository: Repository
 ) -> None:

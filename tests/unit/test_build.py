@@ -12,6 +12,7 @@ import servers
 
 SOURCES = {
     "daemons/oj/model.py",
+    "docs/operations.md",
     "etc/etcd.conf",
     "packaging/build",
     "setup.py",
@@ -20,6 +21,7 @@ OTHERS = {
     "daemons/oj/__pycache__/model.cpython-311.pyc",
     "daemons/oj/rpc/ttypes.py",
     "build/junk.py",
+    "docs/pictures/task.png",
     "packaging/demo",
     "tests/unit/test_model.py",
 }
