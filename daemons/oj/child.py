@@ -2,9 +2,11 @@
 
 Theory of operation. The daemon starts its server through `setpriv --pdeathsig KILL`: the kernel
 kills the server when the thread that started it dies, so a killed daemon never leaves a server
-behind that its successor would stumble over. That is why `start` must be called from a thread that
-lives as long as the daemon, in practice the main one. A preexec_fn could set the same attribute,
-but runs Python between fork and exec, which may deadlock in a process with threads and upsets gRPC.
+behind that its successor would stumble over. A shell in between, which becomes the server, looks
+whether the daemon had not died before it told the kernel. That is why `start` must be called from a
+thread that lives as long as the daemon, in practice the main one. A preexec_fn could set the same
+attribute, but runs Python between fork and exec, which may deadlock in a process with threads and
+upsets gRPC.
 
 Two threads serve a child: one copies its output to our log line by line, one waits for its end and
 tells. The server gets none of the variables by which systemd knows us: only the daemon speaks to

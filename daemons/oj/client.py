@@ -143,7 +143,6 @@ class Places:
             finally:
                 link.close()
         except (*BROKEN, ValueError):
-            self._next_learn = time.monotonic() + LOOK_S
             return
         with self._lock:
             self._found = list(dict.fromkeys([*peers, *self._found]))

@@ -13,6 +13,7 @@ import servers
 SOURCES = {
     "daemons/oj/model.py",
     "docs/operations.md",
+    "docs/pictures/task.png",
     "etc/etcd.conf",
     "packaging/build",
     "setup.py",
@@ -21,7 +22,6 @@ OTHERS = {
     "daemons/oj/__pycache__/model.cpython-311.pyc",
     "daemons/oj/rpc/ttypes.py",
     "build/junk.py",
-    "docs/pictures/task.png",
     "packaging/demo",
     "tests/unit/test_model.py",
 }

@@ -167,7 +167,7 @@ class Node:
     def etcd(self) -> Iterator[Finding]:
         addresses = {
             tuple(address)
-            for role in ("judicator", "executor", "mongodb", "gateway")
+            for role in ("judicator", "executor", "mongodb")
             for address in self.values(role).get("etcd") or ()
         }
         for host, port in sorted(addresses):

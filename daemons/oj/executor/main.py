@@ -49,7 +49,7 @@ SICK_S = 30.0  # what does not recover by then needs a new oj-box, which only ro
 FAREWELL_S = 5.0  # for the judicators to hear of what is given back
 DRAINING = "draining"
 # Ample: a machine that stands still for a moment is not sick.
-CANARY = Task(execute=Step(("/bin/true",), limits=Limits(cpu_ms=5_000, wall_ms=60_000)))
+CANARY = Task(execute=Step(("/bin/true",), limits=Limits(cpu_ms=5_000, wall_ms=15_000)))
 
 log = logging.getLogger("oj.executor")
 

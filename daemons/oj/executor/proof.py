@@ -56,7 +56,7 @@ PROBES = (
         LimitHit.CPU,
     ),
     # Long enough for a machine that stands still, and short of the sandbox's own patience.
-    Probe("the wall limit", "exec sleep 6", replace(AMPLE, wall_ms=50), LimitHit.WALL),
+    Probe("the wall limit", "exec sleep 9", replace(AMPLE, wall_ms=50), LimitHit.WALL),
     Probe(
         "the memory limit",
         "head -c 24M /dev/zero | tail -n 1 >/dev/null",  # which keeps all of that one line

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence, Set
 
 from oj.clock import Deadline
@@ -59,7 +60,8 @@ class Reports:
         self._claiming = threading.Lock()
         self._takers: dict[str, set[str]] = {}  # language -> executors that take tasks in it
         self._offered_s: dict[str, float] = {}  # language -> when the others were told of it
-        self._decided = 0  # how often an executor was drained or taken back here
+        # How often an executor was drained or taken back here: what was read before is old then.
+        self._decided: Counter[str] = Counter()
         self._early: set[str] = set()  # executors whose tasks have progress that is not stored
         self._closing = threading.Event()
         broker.on_taken_away = self.taken_away
@@ -167,6 +169,7 @@ class Reports:
 
     def _meet(self, session: Session, report: Report, reply: Reply) -> bool:
         """Takes an incarnation in that this judicator does not know yet."""
+        decided = self._decided[session.name]
         executor, current = self._roster.enter(
             report.executor, report.incarnation, report.wait_s, report.facts
         )
@@ -189,7 +192,9 @@ class Reports:
         session.incarnation = report.incarnation
         session.number = 0
         session.facts = executor.facts
-        session.drained = executor.drained
+        with self._lock:
+            if self._decided[session.name] == decided:
+                session.drained = executor.drained
         session.told_drained = False
         session.held.clear()
         session.must_look = True
@@ -368,7 +373,7 @@ class Reports:
             raise Missing(f"there is no executor {executor}", executor)
         log.info("executor %s %s", executor, "drained" if on else "back in service")
         with self._lock:
-            self._decided += 1
+            self._decided[executor] += 1
             session = self._sessions.get(executor)
             changed = session is not None and session.drained != on
             if session is not None:
@@ -384,14 +389,17 @@ class Reports:
 
     def refresh_drained(self, look: Callable[[], Set[str]]) -> None:
         """`look` tells who is drained by what is stored."""
-        decided = self._decided
+        with self._lock:
+            decided = self._decided.copy()
         drained = look()
         with self._lock:
-            if self._decided != decided:
-                return  # it may be older than what was decided meanwhile
-            changed = [s for s in self._sessions.values() if s.drained != (s.name in drained)]
+            changed = [
+                session
+                for name, session in self._sessions.items()
+                if session.drained != (name in drained) and self._decided[name] == decided[name]
+            ]
             for session in changed:
-                session.drained = not session.drained
+                session.drained = session.name in drained
         for session in changed:
             self._broker.parked.look(session.name)
 
@@ -405,7 +413,7 @@ class Reports:
         with self._lock:
             # Those who have reported since that picture was taken.
             for session in self._sessions.values():
-                if session.takes_tasks and time.monotonic() - session.touched_s < FRESH_S:
+                if session.takes_tasks and time.monotonic() - session.noted_s < FRESH_S:
                     for language in session.languages():
                         takers.setdefault(language, set()).add(session.name)
             self._takers = takers

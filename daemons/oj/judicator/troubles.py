@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 LAG_MS = 10_000  # a database member this far behind is worth a word
 RECOVER = (
-    "they are gone for good, go on with one that has its data: `oj recover --only-survivor` there "
-    "(see oj(1), and operations.md in /usr/share/doc/python3-oj)"
+    "they are gone for good, go on with one that has its data: `oj recover --only-survivor NAME` "
+    "there (see oj(1), and operations.md in /usr/share/doc/python3-oj)"
 )
 
 

@@ -34,6 +34,7 @@ export function mount(root) {
       replace(place, executors.length ? executors.map(card) : h("p", {class: "muted"}, t("executors.none")));
       if (focused) document.getElementById(focused)?.focus();
     } catch (problem) {
+      if (number < answered) return;
       shown = "";
       showFailure(place, problem, load);
     }

@@ -172,6 +172,7 @@ export function mount(root, {query, go}) {
       draw(found.cursor);
       if (heard !== before) reload();
     } catch (problem) {
+      if (number < answered) return;
       showFailure(place, problem, load);
     }
   }
