@@ -203,7 +203,9 @@ def test_a_wrong_token_is_told_kindly_and_log_out_ends_everything(
     browser.click("form button[type=submit]")
     browser.see(".user", "lea")
     wait(lambda: browser.path == "/tasks")
+    browser.find(".filterbox")  # until the page is there, the form that logged in still is
     browser.click("#logout")
+    wait(lambda: browser.path == "/login")
     browser.find("input[name=token]")
     browser.driver.back()
     browser.find("input[name=token]")

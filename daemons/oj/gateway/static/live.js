@@ -43,7 +43,9 @@ export function follow(path, on) {
     clearTimeout(timer);
     timer = setTimeout(async () => {
       try {
-        setSession(await ask("/session"));
+        const now = await ask("/session");
+        if (stopped) return; // it may be older than a log-out
+        setSession(now);
       } catch (problem) {
         if (!("told" in problem)) throw problem;
         if (problem.status === 401) return; // not logged in any longer: the page shows that

@@ -28,7 +28,9 @@ export function go(address, {instead = false} = {}) {
   return show({focus: true});
 }
 
+// Also one that has yet to come.
 function leaveView() {
+  turn += 1;
   leave();
   leave = () => {};
 }
@@ -42,9 +44,8 @@ function find(path) {
 }
 
 async function show({focus = false} = {}) {
-  turn += 1;
-  const mine = turn;
   leaveView();
+  const mine = turn;
   const path = location.pathname;
   if (!who() && path !== "/login") {
     history.replaceState(null, "", `/login?next=${encodeURIComponent(path + location.search)}`);

@@ -71,7 +71,12 @@ function person() {
     h("span", {class: "user", title: t("login.as", {user: name})}, name),
     h("button", {type: "button", class: "small", id: "logout", onclick: (event) => attempt(event.currentTarget, async () => {
       act.leave(); // what it would still ask for is not ours any longer
-      await logOut();
+      try {
+        await logOut();
+      } catch (problem) {
+        act.refresh();
+        throw problem;
+      }
       toast(t("login.out"));
       await act.go("/login");
     })}, t("nav.logout")));
