@@ -85,7 +85,7 @@ def test_a_command_that_does_not_end_is_killed_inside(n1: Machine) -> None:
     started = time.monotonic()
     with pytest.raises(CommandFailed, match="did not end in time"):
         n1.run("echo begun; sleep 4242", timeout_s=0.3)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 5
     assert n1.run(["pgrep", "-f", "sleep 424[2]"], check=False).rc == 1
 
 
