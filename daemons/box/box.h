@@ -36,7 +36,7 @@ enum {
     SLOTS_MAX = 128,
     PARTS_MAX = 64, /* directories of the host that the administrator adds */
     FILES_MAX = 1 << 20,
-    FILES_DEFAULT = 32768,
+    FILES_DEFAULT = 4096,
     DESCRIPTORS_MAX = 8, /* received with one message; more are closed */
 };
 
@@ -94,6 +94,8 @@ enum answer_flags {
     ANSWER_CANCELLED = 4,
     ANSWER_KEPT = 8,         /* the layer was kept */
     ANSWER_NOT_EXECUTED = 16, /* there was no program to run: `error` says why */
+    ANSWER_UNCOUNTED = 32, /* ended for memory that is not counted for anybody (guard.c) */
+    ANSWER_UNSURE = 64,    /* which did not come back, and so was somebody else's */
 };
 
 /* Every answer; the text of a failure is NUL-terminated. */
@@ -138,6 +140,11 @@ const char *limit_name(enum limit_hit limit);
 
 /* ---- cgroup.c: accounting and limits ----------------------------------- */
 
+/* The whole of a small file from its start; false if it cannot be read. */
+bool read_text(int fd, char *text, size_t size);
+/* The number behind "KEY " at the start of a line; 0 if there is none. */
+uint64_t text_key(const char *text, const char *key);
+
 enum cgroup_version { CGROUP_V1 = 1, CGROUP_V2 = 2 };
 
 enum { CGROUP_TREES = 2 }; /* of which a run has its own cgroups. v1: memory, pids; v2: one */
@@ -153,6 +160,7 @@ struct cgroup_home {
     int cpu_parent, cpu_dir; /* only where cpu is not mounted with cpuacct */
     char name[64];
     bool has_swap; /* swap can be limited, and must be */
+    int kernel;    /* tells what the kernel counts of itself for all runs */
 };
 
 /* v1: the cgroup of a slot's programs, one run after the other, for their processor time. The kernel
@@ -195,6 +203,12 @@ int cgroup_make(const struct cgroup_home *home, struct cgroup *group,
                 struct fault *fault);
 int cgroup_limit(const struct cgroup_home *home, struct cgroup *group,
                  uint64_t memory_bytes, uint64_t processes, struct fault *fault);
+/* Used now by all of the run; without what it only read, if so wanted. */
+uint64_t cgroup_memory_bytes(const struct cgroup_home *home, const struct cgroup *group,
+                             bool without_files);
+/* Tells what the kernel counts of itself for this run; to be closed. -1: it does not tell. */
+int cgroup_open_kernel(const struct cgroup_home *home, const struct cgroup *group);
+uint64_t cgroup_kernel_bytes(const struct cgroup_home *home, int kernel);
 /* v1: the calling, single-threaded process moves itself in. */
 int cgroup_enter(const struct cgroup_home *home, const struct cgroup *group);
 uint64_t cgroup_cpu_us(const struct cgroup_home *home, const struct cgroup *group);
@@ -210,11 +224,41 @@ void cgroup_remove(const struct cgroup_home *home, struct cgroup *group);
 /* True where the caller's cgroup was not delegated, so that `oj-box run` needs a scope. */
 bool cgroup_needs_scope(void);
 
+/* ---- guard.c: memory that no cgroup counts ------------------------------- */
+
+struct guard_machine {
+    int meminfo;
+    uint64_t reserve_bytes; /* that the machine shall keep available */
+};
+
+/* What a run seems to have taken; begins as zeros. */
+struct guard {
+    bool looked;
+    int counted;     /* a file that tells what is counted for the run itself */
+    int64_t level;   /* of the machine's kernel at the last look */
+    uint64_t cpu_us; /* of the run, then */
+    int64_t grown;   /* since the first look, as far as it can be the run's */
+    uint64_t taken;  /* what made it end: all that is counted, and what is not */
+};
+
+int guard_open(struct guard_machine *machine, struct fault *fault);
+/* False: the run has to end. Otherwise how long it can be left alone. */
+bool guard_look(struct guard *guard, const struct guard_machine *machine,
+                const struct cgroup_home *home, const struct cgroup *group, uint64_t memory_bytes,
+                unsigned cpus, uint64_t *pause_ns);
+/* When the run that had to end is dead: whether what it seemed to have taken comes back. */
+bool guard_settle(const struct guard *guard, const struct guard_machine *machine,
+                  const struct cgroup_home *home);
+void guard_close(struct guard *guard);
+
 /* ---- tree.c: what a program sees of the host --------------------------- */
 
 /* Moves the calling process into a new mount namespace whose root is a small
  * read-only tree: chosen parts of the host, /dev, and the mount points below. */
 int tree_enter(char *const extra_parts[], struct fault *fault);
+
+/* A mount namespace with nothing in it, as a descriptor. */
+int tree_make_empty(struct fault *fault);
 
 /* Mount points in that tree. What is mounted below TREE_SHARED by the slot or an init also appears in
  * the other's mount namespace, and what is unmounted is gone there, too: so it outlives an init. */
@@ -246,6 +290,7 @@ struct slot_settings {
     uid_t uid;
     int socket;  /* the client's */
     int host_ns; /* the mount namespace in which the client's directories are */
+    int empty_ns; /* and the one that programs are in */
     int core;    /* programs stay on this one; -1: they go where there is room */
     char *const *extra_parts;
 };
@@ -264,6 +309,9 @@ uint64_t now_ns(void);
 /* 1: a message; 0: the peer is gone; -1: an error or nothing there. `length` and
  * `count` are how much there is room for, and become how much came. */
 int receive_message(int socket, char *bytes, size_t *length, int *fds, int *count, int flags);
+/* Also tells the user who sent it, if the socket passes credentials. */
+int receive_message_of(int socket, char *bytes, size_t *length, int *fds, int *count, int flags,
+                       uid_t *sender);
 int send_message(int socket, const void *bytes, size_t length, const int *fds, int count);
 
 /* ---- shell.c: for administrators ----------------------------------------- */

@@ -55,8 +55,7 @@ static int write_number_at(int dir, const char *name, uint64_t number)
     return write_at(dir, name, text);
 }
 
-/* The whole of a small file from its start; false if it cannot be read. */
-static bool read_all(int fd, char *text, size_t size)
+bool read_text(int fd, char *text, size_t size)
 {
     ssize_t got = pread(fd, text, size - 1, 0);
     if (got < 0)
@@ -68,22 +67,24 @@ static bool read_all(int fd, char *text, size_t size)
 static uint64_t read_number(int fd)
 {
     char text[64];
-    return fd >= 0 && read_all(fd, text, sizeof text) ? strtoull(text, NULL, 10) : 0;
+    return fd >= 0 && read_text(fd, text, sizeof text) ? strtoull(text, NULL, 10) : 0;
 }
 
-/* The number behind "KEY " at the start of a line. */
-static uint64_t read_key(int fd, const char *key)
+uint64_t text_key(const char *text, const char *key)
 {
-    char text[4096];
     size_t length = strlen(key);
-    if (fd < 0 || !read_all(fd, text, sizeof text))
-        return 0;
-    for (char *line = text; line; line = strchr(line, '\n')) {
+    for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, key, length) == 0 && line[length] == ' ')
             return strtoull(line + length + 1, NULL, 10);
     }
     return 0;
+}
+
+static uint64_t read_key(int fd, const char *key)
+{
+    char text[4096];
+    return fd >= 0 && read_text(fd, text, sizeof text) ? text_key(text, key) : 0;
 }
 
 static bool has_token(const char *list, const char *token)
@@ -195,7 +196,7 @@ static void kill_members(int dir)
     int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
-    if (read_all(fd, text, sizeof text))
+    if (read_text(fd, text, sizeof text))
         for (char *at = text; *at; at = *at ? at + 1 : at) {
             long pid = strtol(at, &at, 10);
             if (pid > 1 && pid != getpid())
@@ -247,7 +248,7 @@ static unsigned long long start_time(long pid)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
-    if (read_all(fd, text, sizeof text)) {
+    if (read_text(fd, text, sizeof text)) {
         char *at = strrchr(text, ')'); /* the name may hold anything */
         for (int field = 2; at && field < 22; field++)
             at = strchr(at + 1, ' ');
@@ -287,7 +288,7 @@ static int move_to_leaf(int own, struct fault *fault)
                                   "Delegate=yes?)");
     for (int rounds = 0; rounds < 100; rounds++) {
         int fd = openat(own, "cgroup.procs", O_RDONLY | O_CLOEXEC);
-        bool got = fd >= 0 && read_all(fd, text, sizeof text);
+        bool got = fd >= 0 && read_text(fd, text, sizeof text);
         if (fd >= 0)
             close(fd);
         if (!got)
@@ -360,7 +361,7 @@ static int check_swap(struct cgroup_home *home, struct fault *fault)
     if (home->has_swap)
         return 0;
     int fd = open("/proc/swaps", O_RDONLY | O_CLOEXEC);
-    bool used = fd >= 0 && read_all(fd, text, sizeof text) && strstr(text, "\n/");
+    bool used = fd >= 0 && read_text(fd, text, sizeof text) && strstr(text, "\n/");
     if (fd >= 0)
         close(fd);
     if (used)
@@ -423,11 +424,21 @@ int cgroup_take_share(const struct cgroup_home *home, struct cgroup_share *share
     return 0;
 }
 
+/* -1 where the kernel does not tell; then nothing is subtracted from what the machine holds. */
+static int open_kernel(const struct cgroup_home *home, const char *name)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", name,
+             home->version == CGROUP_V1 ? "memory.kmem.usage_in_bytes" : "memory.stat");
+    return openat(home->dir[tree_of(home, MEMORY)], path, O_RDONLY | O_CLOEXEC);
+}
+
 int cgroup_open_home(struct cgroup_home *home, unsigned slots, struct fault *fault)
 {
     char path[4096];
 
     memset(home, 0, sizeof *home);
+    home->kernel = -1;
     for (int i = 0; i < CGROUP_TREES; i++)
         home->parent[i] = home->dir[i] = -1;
     home->cpuacct_parent = home->cpuacct_dir = home->cpu_parent = home->cpu_dir = -1;
@@ -441,6 +452,7 @@ int cgroup_open_home(struct cgroup_home *home, unsigned slots, struct fault *fau
         return -1;
     }
     open_shares(home, slots);
+    home->kernel = open_kernel(home, ".");
     return 0;
 }
 
@@ -567,6 +579,48 @@ uint64_t cgroup_cpu_us(const struct cgroup_home *home, const struct cgroup *grou
     return now_us > group->cpu_before_us ? now_us - group->cpu_before_us : 0;
 }
 
+static uint64_t droppable_bytes(const struct cgroup_home *home, const struct cgroup *group)
+{
+    int stat = open_file(home, group, MEMORY, "memory.stat", O_RDONLY);
+    uint64_t droppable = read_key(stat, "inactive_file") + read_key(stat, "active_file");
+    if (stat >= 0)
+        close(stat);
+    return droppable;
+}
+
+uint64_t cgroup_memory_bytes(const struct cgroup_home *home, const struct cgroup *group,
+                             bool without_files)
+{
+    int file = open_file(home, group, MEMORY,
+                         home->version == CGROUP_V1 ? "memory.usage_in_bytes" : "memory.current",
+                         O_RDONLY);
+    uint64_t used = read_number(file), files = without_files ? droppable_bytes(home, group) : 0;
+    if (file >= 0)
+        close(file);
+    return used > files ? used - files : 0;
+}
+
+int cgroup_open_kernel(const struct cgroup_home *home, const struct cgroup *group)
+{
+    return open_kernel(home, group->name);
+}
+
+uint64_t cgroup_kernel_bytes(const struct cgroup_home *home, int kernel)
+{
+    static const char *const keys[] = {"slab_unreclaimable", "pagetables", "sec_pagetables",
+                                       "kernel_stack", "percpu", "vmalloc"};
+    char text[4096];
+    uint64_t total = 0;
+
+    if (home->version == CGROUP_V1)
+        return read_number(kernel);
+    if (kernel < 0 || !read_text(kernel, text, sizeof text))
+        return 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        total += text_key(text, keys[i]);
+    return total;
+}
+
 uint64_t cgroup_processes(const struct cgroup *group)
 {
     return read_number(group->pids_now);
@@ -600,11 +654,7 @@ static bool memory_exhausted(const struct cgroup_home *home, const struct cgroup
     const uint64_t step = 64 * 4096;
     if (peak_bytes + step < group->memory_limit_bytes)
         return false;
-    int stat = open_file(home, group, MEMORY, "memory.stat", O_RDONLY);
-    uint64_t droppable = read_key(stat, "inactive_file") + read_key(stat, "active_file");
-    if (stat >= 0)
-        close(stat);
-    return droppable < group->memory_limit_bytes / 4;
+    return droppable_bytes(home, group) < group->memory_limit_bytes / 4;
 }
 
 /* Whether it was the run's own limit that the kernel killed for: it counts every kill, also those

@@ -42,10 +42,15 @@
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
+/* An argument that the kernel takes for 32 bits: it does not look at the others, and neither must we.
+ * (SCMP_CMP32 does: it means the datum to be of 32 bits, and compares all 64.) */
+#define HAS_NUMBER(argument, number) \
+    SCMP_CMP64(argument, SCMP_CMP_MASKED_EQ, 0xffffffff, (uint32_t)(number))
+
 /* Refused with EPERM, whatever their arguments. */
 static const char *const refused[] = {
     /* mounts and namespaces */
-    "umount", "mount_setattr", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root", "chroot",
+    "umount", "fsopen", "fsconfig", "fsmount", "fspick", "pivot_root",
     "statmount", "listmount", "open_tree_attr",
     /* other processes' insides */
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp",
@@ -74,12 +79,16 @@ static const char *const refused[] = {
     "ioprio_set",
 };
 
+/* Refused as if files had none: the kernel copies what they hold into memory that it counts for
+ * nobody, 64 KB for each access list. Programs that copy files expect this answer. */
+static const char *const attributes[] = {"setxattr", "lsetxattr", "fsetxattr", "setxattrat"};
+
 /* Those of them that libseccomp 2.5.4 does not know, which is older than they are; newer calls have
  * the same number everywhere. */
 static const struct {
     const char *name;
     int number;
-} newer[] = {{"statmount", 457}, {"listmount", 458}, {"open_tree_attr", 467}};
+} newer[] = {{"statmount", 457}, {"listmount", 458}, {"setxattrat", 463}, {"open_tree_attr", 467}};
 
 static int find_call(const char *name)
 {
@@ -90,16 +99,24 @@ static int find_call(const char *name)
     return number;
 }
 
-static int refuse_calls(scmp_filter_ctx context)
+static int refuse_all(scmp_filter_ctx context, const char *const names[], size_t count, int error)
 {
-    for (size_t i = 0; i < COUNT(refused); i++) {
-        int number = find_call(refused[i]);
+    for (size_t i = 0; i < count; i++) {
+        int number = find_call(names[i]);
         if (number < 0)
             continue; /* not on this architecture */
-        if (seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), number, 0) < 0)
+        if (seccomp_rule_add(context, SCMP_ACT_ERRNO((unsigned)error), number, 0) < 0)
             return -1;
     }
     return 0;
+}
+
+static int refuse_calls(scmp_filter_ctx context)
+{
+    return refuse_all(context, refused, COUNT(refused), EPERM) < 0 ||
+                   refuse_all(context, attributes, COUNT(attributes), EOPNOTSUPP) < 0
+               ? -1
+               : 0;
 }
 
 /* clone() may make threads and processes, not namespaces. For those that an init is cloned with the
@@ -175,6 +192,15 @@ static int refuse_requests(scmp_filter_ctx context)
         {SCMP_SYS(ioctl), 1, SIOCSIFVLAN},
         /* as inotify: who reads a directory of the system */
         {SCMP_SYS(fcntl), 1, F_NOTIFY},
+        /* tells when somebody else opens a file of one's own: nobody else can, and leases are memory
+         * that counts for nobody */
+        {SCMP_SYS(fcntl), 1, F_SETLEASE},
+        /* Hints of how long data will live stay with the file until it leaves the host's memory.
+         * Older kernels take them for any file that is open for reading: a letter box. */
+        {SCMP_SYS(fcntl), 1, F_GET_RW_HINT},
+        {SCMP_SYS(fcntl), 1, F_SET_RW_HINT},
+        {SCMP_SYS(fcntl), 1, F_GET_FILE_RW_HINT},
+        {SCMP_SYS(fcntl), 1, F_SET_FILE_RW_HINT},
         /* keeps everybody else off the other threads of its core */
         {SCMP_SYS(prctl), 0, PR_SCHED_CORE},
         /* filters of its own are translated into memory that counts for nobody and of which the
@@ -188,7 +214,7 @@ static int refuse_requests(scmp_filter_ctx context)
     for (size_t i = 0; i < COUNT(requests); i++)
         if (seccomp_rule_add(
                 context, SCMP_ACT_ERRNO(EPERM), requests[i].call, 1,
-                SCMP_CMP32(requests[i].argument, SCMP_CMP_EQ, requests[i].request)) < 0)
+                HAS_NUMBER(requests[i].argument, requests[i].request)) < 0)
             return -1;
     return 0;
 }
@@ -210,7 +236,22 @@ static int skip_flushes(scmp_filter_ctx context)
 static int skip_evictions(scmp_filter_ctx context)
 {
     return seccomp_rule_add(context, SCMP_ACT_ERRNO(0), SCMP_SYS(fadvise64), 1,
-                            SCMP_CMP32(3, SCMP_CMP_EQ, POSIX_FADV_DONTNEED));
+                            HAS_NUMBER(3, POSIX_FADV_DONTNEED));
+}
+
+/* Locks on parts of a file are memory that counts for nobody. Any lock on a file of the system is a
+ * sign that a program in another slot can see, and one whose descriptor is sent in a circle of
+ * sockets outlives the run. A run has nobody to share files with but its own processes, so the locks
+ * that compilers (go build) and programs (SQLite) take succeed without being called; F_GETLK then
+ * finds nothing locked. */
+static int skip_locks(scmp_filter_ctx context)
+{
+    static const unsigned requests[] = {F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW};
+    for (size_t i = 0; i < COUNT(requests); i++)
+        if (seccomp_rule_add(context, SCMP_ACT_ERRNO(0), SCMP_SYS(fcntl), 1,
+                             HAS_NUMBER(1, requests[i])) < 0)
+            return -1;
+    return seccomp_rule_add(context, SCMP_ACT_ERRNO(0), SCMP_SYS(flock), 0);
 }
 
 static int add_rules(scmp_filter_ctx context)
@@ -218,7 +259,8 @@ static int add_rules(scmp_filter_ctx context)
     return refuse_calls(context) < 0 || refuse_namespaces(context) < 0 ||
                    refuse_sockets(context) < 0 || refuse_personalities(context) < 0 ||
                    refuse_huge_pages(context) < 0 || refuse_requests(context) < 0 ||
-                   skip_flushes(context) < 0 || skip_evictions(context) < 0
+                   skip_flushes(context) < 0 || skip_evictions(context) < 0 ||
+                   skip_locks(context) < 0
                ? -1
                : 0;
 }
@@ -249,6 +291,7 @@ static uint64_t key;
  * makes libc fall back to clone(). */
 static const uint32_t ours[] = {
     SYS_mount, SYS_umount2, SYS_move_mount, SYS_open_tree, SYS_setns, SYS_unshare, SYS_clone3,
+    SYS_chroot, SYS_mount_setattr,
     /* a slot may have a core of its own; real-time priorities are refused by RLIMIT_RTPRIO */
     SYS_sched_setaffinity,
     /* the last one that is installed is this one */

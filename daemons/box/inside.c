@@ -86,32 +86,23 @@ int inside_mount_scratch(const char *path, uint64_t disk_bytes, uint32_t files, 
 static const char *scratch_of(const struct message_head *head)
 {
     /* What may become the layer is mounted where the slot sees it, too, to be there when this
-     * run's namespace is gone. */
+     * run's namespace is gone. Not /tmp and /dev/shm: nobody sees them again, and the layer counts for
+     * the runs that come after. */
     return head->flags & RUN_KEEP ? TREE_NEXT : TREE_RUN;
-}
-
-static int mount_temporary(const char *scratch, struct fault *fault)
-{
-    char from[64];
-
-    snprintf(from, sizeof from, "%s/tmp", scratch);
-    if (pass_mount(from, "/tmp", NULL, MS_BIND, NULL) < 0)
-        return fault_errno(fault, "cannot provide /tmp");
-    snprintf(from, sizeof from, "%s/shm", scratch);
-    if (pass_mount(from, "/dev/shm", NULL, MS_BIND, NULL) < 0)
-        return fault_errno(fault, "cannot provide /dev/shm");
-    return 0;
 }
 
 int inside_prepare(const struct slot *slot, struct fault *fault)
 {
     /* Of the size that the last run had, and the next one probably will. */
-    if (inside_mount_scratch(TREE_RUN, slot->disk_bytes, slot->files, slot->settings->uid, fault) <
-            0 ||
-        mount_temporary(TREE_RUN, fault) < 0)
+    if (inside_mount_scratch(TREE_RUN, slot->disk_bytes, slot->files, slot->settings->uid, fault) < 0)
         return -1;
-    /* Only processes, and of those only its own: not even pid 1. */
-    if (pass_mount("oj-box", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+    if (pass_mount(TREE_RUN "/tmp", "/tmp", NULL, MS_BIND, NULL) < 0)
+        return fault_errno(fault, "cannot provide /tmp");
+    if (pass_mount(TREE_RUN "/shm", "/dev/shm", NULL, MS_BIND, NULL) < 0)
+        return fault_errno(fault, "cannot provide /dev/shm");
+    /* Only processes, and of those only its own: not even pid 1. Nothing there is to be set: a login
+     * user, for one, could be, and would be believed. */
+    if (pass_mount("oj-box", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
                    "hidepid=2,subset=pid") < 0)
         return fault_errno(fault, "cannot mount /proc");
     return 0;
@@ -134,8 +125,7 @@ int inside_lay_out(const struct slot *slot, const struct message_head *head, str
     char options[512];
     const char *scratch = scratch_of(head);
 
-    if ((head->flags & RUN_KEEP ? mount_temporary(TREE_NEXT, fault)
-                                : size_scratch(slot, head, fault)) < 0)
+    if (size_scratch(slot, head, fault) < 0)
         return -1;
     snprintf(options, sizeof options, "lowerdir=%s%s%s,upperdir=%s/upper,workdir=%s/work",
              head->flags & RUN_DATA ? TREE_DATA ":" : "",
@@ -147,12 +137,33 @@ int inside_lay_out(const struct slot *slot, const struct message_head *head, str
 
 void inside_measure_disk(const struct message_head *head, uint64_t *bytes, uint64_t *files)
 {
-    struct statfs info;
-    *bytes = *files = 1; /* not known */
-    if (statfs(scratch_of(head), &info) == 0) {
-        *bytes = (uint64_t)info.f_bavail * (uint64_t)info.f_bsize;
-        *files = (uint64_t)info.f_ffree;
+    const char *const places[] = {TREE_RUN, scratch_of(head)};
+    *bytes = *files = UINT64_MAX; /* not known */
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        struct statfs info;
+        if (statfs(places[i], &info) < 0)
+            continue;
+        uint64_t left = (uint64_t)info.f_bavail * (uint64_t)info.f_bsize;
+        *bytes = left < *bytes ? left : *bytes;
+        *files = (uint64_t)info.f_ffree < *files ? (uint64_t)info.f_ffree : *files;
     }
+}
+
+uint64_t inside_measure_layer(void)
+{
+    enum { FILE_BYTES = 1536 }; /* an inode, its place in the directory, and what the overlay adds */
+    struct statfs info;
+    if (statfs(TREE_NEXT, &info) < 0)
+        return 0;
+    return (uint64_t)(info.f_blocks - info.f_bfree) * (uint64_t)info.f_bsize +
+           (uint64_t)(info.f_files - info.f_ffree) * FILE_BYTES;
+}
+
+void inside_clear(void)
+{
+    static const char *const places[] = {TREE_BOX, "/tmp", "/dev/shm", TREE_RUN, TREE_NEXT};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        (void)pass_umount(places[i]); /* the last is there for a compile only */
 }
 
 /* ---- pid 2 becomes the program -------------------------------------------------- */
@@ -197,11 +208,16 @@ int inside_set_limits(struct fault *fault)
     return 0;
 }
 
+/* Each open file costs kernel memory, of which the smaller part counts for the run. */
+enum { DESCRIPTORS_OF_A_RUN = 256, DESCRIPTORS_OF_A_COMPILE = 1024 };
+
 static void setup_rlimits(const struct start *start)
 {
     const struct message_head *head = &start->request->head;
 
     if (!set_limit(RLIMIT_FSIZE, head->disk_bytes) ||
+        !set_limit(RLIMIT_NOFILE, head->flags & RUN_KEEP ? DESCRIPTORS_OF_A_COMPILE
+                                                         : DESCRIPTORS_OF_A_RUN) ||
         /* The stack may be all of the memory; what is above only keeps this limit
          * from being hit before the cgroup's. */
         !set_limit(RLIMIT_STACK, head->memory_bytes + (16 << 20)) ||
@@ -216,6 +232,19 @@ static void setup_cgroup(const struct start *start)
 {
     if (cgroup_enter(start->slot->settings->home, &start->slot->group) < 0)
         give_up(start, "cannot enter the cgroup");
+}
+
+/* The program keeps its root and leaves the namespace that the mounts are in: /proc/self/mountinfo
+ * lists those of a process's namespace that its root leads to, which are none, and not the client's
+ * directories and the host's disks. Its cgroup is the top of a namespace, so that /proc/self/cgroup has
+ * no name. */
+static void setup_namespaces(const struct start *start)
+{
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || pass_call(SYS_unshare, CLONE_NEWCGROUP, 0, 0, 0, 0) < 0 ||
+        pass_call(SYS_setns, start->slot->settings->empty_ns, CLONE_NEWNS, 0, 0, 0) < 0 ||
+        fchdir(root) < 0 || pass_call(SYS_chroot, (long)".", 0, 0, 0, 0) < 0)
+        give_up(start, "cannot leave the namespaces");
 }
 
 /* The filter keeps the program from leaving. */
@@ -293,6 +322,7 @@ static int program_main(void *argument)
     setup_stdio(start);
     setup_rlimits(start);
     setup_cgroup(start);
+    setup_namespaces(start);
     setup_cores(start);
     setup_identity(start);
     /* First of all: no path leads into a directory that only we have open. */

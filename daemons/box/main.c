@@ -13,7 +13,7 @@
  *   main (root)                        this file
  *     +-- slot 0 (root)                slot.c: own net, uts, mount namespace
  *     |     +-- init (root, pid 1)     run.c: per run; fresh pid, mount, ipc
- *     |           +-- program (pid 2)  inside.c: the slot's uid, the run's cgroup
+ *     |           +-- program (pid 2)  inside.c: the slot's uid, the run's cgroup; no mounts
  *     +-- slot 1 ...
  *
  * main finds the cgroup hierarchies, sweeps what a killed predecessor left,
@@ -42,17 +42,24 @@
  * in it (slot.c), the uts namespace, the read-only tree, the system
  * call filter (filter.c), and on v1 the cgroup that counts processor time (cgroup.c).
  *
+ * The program sees the mounts of its init, because it keeps its root directory, but is in
+ * another mount namespace, which is empty, and at the top of a cgroup namespace of its own: /proc
+ * then has nothing to tell of what is around it.
+ *
  * /box is an overlay: below, read-only, the executor's directory, what compile
  * left behind (the layer, a tmpfs that the slot keeps), and a data directory;
  * on top a fresh tmpfs of the size of the disk limit, which also holds /tmp and
- * /dev/shm. Nothing a program writes reaches the host's disks, and nothing it
+ * /dev/shm (a compile has two: its /tmp is not kept). The layer counts for the memory of the
+ * runs that see it. Nothing a program writes reaches the host's disks, and nothing it
  * writes is seen by the next run, except the layer of a compile.
  *
  * Limits: memory and processes by the run's cgroup, cpu time from the cgroup's
  * account by a timer, wall time by a timer, output by counting what comes
  * through the pipes (never stored beyond the limit), disk by the size of the
  * tmpfs. Which limit was hit is decided from the kernel's counters. When the kernel
- * kills one process of a run for memory, the whole run ends.
+ * kills one process of a run for memory, the whole run ends. What the kernel keeps for a
+ * program without counting it for a cgroup is seen in what the machine's kernel holds; a run
+ * during which that grows beyond the limit ends, too (guard.c).
  *
  * Signals: what `systemctl kill` sends to a whole unit means nothing to a slot and is
  * blocked here; programs get a clean mask. SIGUSR1, which drains the executor, they
@@ -85,7 +92,7 @@
 static const char usage[] =
     "Usage: oj-box serve --socket FD [--slots N] [--first-uid UID] [--pin] [--part DIR]...\n"
     "       oj-box run [--time 1s] [--wall 3s] [--memory 256M] [--processes 64]\n"
-    "                  [--output 64M] [--disk 64M] [--files 32768] [--dir DIR]\n"
+    "                  [--output 64M] [--disk 64M] [--files 4096] [--dir DIR]\n"
     "                  [--env NAME=VALUE]... [--part DIR]... [--uid UID] [--json]\n"
     "                  -- COMMAND [ARGUMENT]...\n"
     "       oj-box check\n"
@@ -115,11 +122,12 @@ void block_strays(void)
     sigprocmask(SIG_SETMASK, &strays, NULL);
 }
 
-static int start_slot(struct box *box, unsigned number, uid_t uid, int core, int host_ns,
-                      char *const *extra_parts, struct fault *fault)
+static int start_slot(struct box *box, const struct slot_settings *common, unsigned number,
+                      uid_t uid, int core, struct fault *fault)
 {
-    int pair[2], ready[2];
+    int pair[2], ready[2], yes = 1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
+        setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) < 0 ||
         pipe2(ready, O_CLOEXEC) < 0)
         return fault_errno(fault, "cannot make sockets for slot %u", number);
     pid_t parent = getpid(), pid = fork();
@@ -133,13 +141,11 @@ static int start_slot(struct box *box, unsigned number, uid_t uid, int core, int
             close(box->sockets[i]);
         close(pair[0]);
         close(ready[0]);
-        struct slot_settings settings = {.home = &box->home,
-                                         .number = number,
-                                         .uid = uid,
-                                         .socket = pair[1],
-                                         .host_ns = host_ns,
-                                         .core = core,
-                                         .extra_parts = extra_parts};
+        struct slot_settings settings = *common;
+        settings.number = number;
+        settings.uid = uid;
+        settings.socket = pair[1];
+        settings.core = core;
         slot_serve(&settings, ready[1]);
     }
     close(pair[1]);
@@ -177,20 +183,22 @@ int box_open(struct box *box, unsigned slots, uid_t first_uid, bool pin, char *c
     /* Orphaned inits come to us, so that we can wait until the last is gone. */
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return fault_errno(fault, "cannot become a subreaper");
-    int host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    if (host_ns < 0)
-        return fault_errno(fault, "cannot open the mount namespace");
-    if (cgroup_open_home(&box->home, slots, fault) < 0) {
-        close(host_ns);
-        return -1;
+    struct slot_settings common = {.home = &box->home,
+                                   .host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC),
+                                   .empty_ns = tree_make_empty(fault),
+                                   .extra_parts = extra_parts};
+    int result = common.empty_ns < 0 ? -1 : 0;
+    if (common.host_ns < 0)
+        result = fault_errno(fault, "cannot open the mount namespace");
+    if (result == 0 && (result = cgroup_open_home(&box->home, slots, fault)) == 0) {
+        for (unsigned i = 0; i < slots && result == 0; i++)
+            result = start_slot(box, &common, i, first_uid + i, pin ? core_of(i, slots) : -1,
+                                fault);
+        if (result < 0)
+            box_close(box);
     }
-    int result = 0;
-    for (unsigned i = 0; i < slots && result == 0; i++)
-        result = start_slot(box, i, first_uid + i, pin ? core_of(i, slots) : -1, host_ns,
-                            extra_parts, fault);
-    close(host_ns);
-    if (result < 0)
-        box_close(box);
+    close(common.host_ns);
+    close(common.empty_ns);
     return result;
 }
 

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ enum ended_by {
     ENDED_CPU,
     ENDED_WALL,
     ENDED_MEMORY,
+    ENDED_UNCOUNTED,
     ENDED_OUTPUT,
     ENDED_CANCELLED,
     ENDED_CLIENT,
@@ -47,6 +49,8 @@ struct run {
     enum ended_by ended_by;
     uint64_t most_processes; /* seen, where the kernel keeps no peak */
     uint64_t disk_free_bytes, disk_free_files;
+    struct guard guard;
+    bool sure; /* it was this run that took what nobody counts */
 };
 
 /* ---- output ------------------------------------------------------------------ */
@@ -86,13 +90,18 @@ static size_t pump_often(struct pump *pump, unsigned times)
     return total;
 }
 
-static int open_pump(struct pump *pump, int *write_end, int to, uint64_t limit, struct fault *fault)
+static int open_pump(struct pump *pump, int *write_end, int to, uint64_t limit, gid_t gid,
+                     struct fault *fault)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return fault_errno(fault, "cannot make a pipe");
     *pump = (struct pump){.from = ends[0], .to = to, .limit = limit};
     *write_end = ends[1];
+    /* Programs may open it again, as /dev/stdout, for writing. It is their group's and not their
+     * own, or they could also open it for reading, after a chmod, and take back what they wrote. */
+    if (fchown(ends[1], (uid_t)-1, gid) < 0 || fchmod(ends[1], 0220) < 0)
+        return fault_errno(fault, "cannot hand a pipe over");
     /* Only our end: the program's is an ordinary, blocking pipe. */
     if (fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0)
         return fault_errno(fault, "cannot set up a pipe");
@@ -105,21 +114,39 @@ static int open_pump(struct pump *pump, int *write_end, int to, uint64_t limit, 
  * enforced but compared with the peak, so that it is the program that hits it. */
 enum { LEAST_MEMORY = 512 * 1024 };
 
+/* What compile left behind is in memory, and was charged to compile: the run has the rest. */
+static uint64_t layer_bytes(const struct run *run)
+{
+    const struct slot *slot = run->slot;
+    bool used = slot->has_layer && !(run->request->head.flags & RUN_KEEP);
+    return used ? slot->layer_bytes : 0;
+}
+
+static uint64_t own_memory(const struct run *run)
+{
+    uint64_t all = run->request->head.memory_bytes, layer = layer_bytes(run);
+    return all > layer ? all - layer : 0;
+}
+
 static int start_run(struct run *run, struct fault *fault)
 {
     struct slot *slot = run->slot;
     const struct message_head *head = &run->request->head;
     int writers[2] = {-1, -1}, result = -1;
+    gid_t gid = (gid_t)slot->settings->uid;
 
     if (slot_mount(slot, head, fault) < 0 || inside_lay_out(slot, head, fault) < 0)
         return -1;
+    slot_hide_input(slot);
     slot->disk_bytes = head->disk_bytes;
     slot->files = head->files;
-    uint64_t memory_bytes = head->memory_bytes < LEAST_MEMORY ? LEAST_MEMORY : head->memory_bytes;
+    uint64_t memory_bytes = own_memory(run) < LEAST_MEMORY ? LEAST_MEMORY : own_memory(run);
     if (cgroup_limit(slot->settings->home, &slot->group, memory_bytes, head->processes, fault) ==
             0 &&
-        open_pump(&run->out, &writers[0], slot->fds[FD_STDOUT], head->output_bytes, fault) == 0 &&
-        open_pump(&run->err, &writers[1], slot->fds[FD_STDERR], head->output_bytes, fault) == 0) {
+        open_pump(&run->out, &writers[0], slot->fds[FD_STDOUT], head->output_bytes, gid, fault) ==
+            0 &&
+        open_pump(&run->err, &writers[1], slot->fds[FD_STDERR], head->output_bytes, gid, fault) ==
+            0) {
         int stdio[3] = {slot->fds[FD_STDIN], writers[0], writers[1]};
         run->program = inside_start(slot, run->request, stdio);
         slot->started = true;
@@ -212,20 +239,33 @@ static void check_cpu(struct run *run, struct times *times)
 
 /* v1 kills one process when memory runs out and lets the others go on, which may
  * wait for it until the wall limit, or not mind. It tells nobody without a
- * deprecated interface, so we look from time to time. */
-enum { MEMORY_PAUSE_NS = 20000000 };
-
+ * deprecated interface, so we look from time to time; also at what no cgroup counts. */
 static void check_memory(struct run *run, struct times *times)
 {
-    if (cgroup_oom_kills(&run->slot->group) > 0)
+    /* A stream that everybody had closed may be open again, by its name, of which poll() tells
+     * nothing. */
+    if (run->out.closed || run->err.closed) {
+        run->out.closed = run->err.closed = false;
+        times->pump = times->now;
+    }
+    const struct slot *slot = run->slot;
+    const struct cgroup_home *home = slot->settings->home;
+    uint64_t pause_ns;
+
+    if (!cgroup_kills_together(home) && cgroup_oom_kills(&slot->group) > 0)
         kill_run(run, ENDED_MEMORY);
-    times->memory = times->now + MEMORY_PAUSE_NS;
+    else if (!guard_look(&run->guard, &slot->machine, home, &slot->group,
+                         own_memory(run), slot->cpus, &pause_ns))
+        kill_run(run, ENDED_UNCOUNTED);
+    else
+        times->memory = times->now + pause_ns;
 }
 
 /* Programs that flush every line must not wake us for each: after a small catch
- * the pipes are left alone for a moment. A short run is read only at its end. */
+ * the pipes are left alone for a moment. A short run is read only at its end, and of its
+ * memory nobody looks for what is not counted. */
 enum {
-    PUMP_FIRST_NS = 3000000,
+    FIRST_LOOK_NS = 3000000,
     PUMP_PAUSE_NS = 1000000,
     PUMP_SMALL = 32768,
     PUMP_TIMES = 32, /* before limits are looked after again */
@@ -286,9 +326,7 @@ static void follow_run(struct run *run)
 
     times.wall = times.now + head->wall_us * 1000;
     times.cpu = times.now + head->cpu_us * 1000 / slot->cpus;
-    times.pump = times.now + PUMP_FIRST_NS;
-    times.memory = cgroup_kills_together(slot->settings->home) ? UINT64_MAX
-                                                               : times.now + MEMORY_PAUSE_NS;
+    times.pump = times.memory = times.now + FIRST_LOOK_NS;
     times.latest_start = times.now + 5000000000ULL;
     while (await_event(run, &times), !run->ended && run->ended_by == ENDED_ITSELF) {
         uint64_t processes = cgroup_processes(&slot->group);
@@ -305,6 +343,11 @@ static void follow_run(struct run *run)
     pump_often(&run->out, UINT_MAX);
     pump_often(&run->err, UINT_MAX);
     inside_measure_disk(head, &run->disk_free_bytes, &run->disk_free_files);
+    if (run->ended_by == ENDED_UNCOUNTED) {
+        inside_clear();
+        run->sure = guard_settle(&run->guard, &slot->machine, slot->settings->home);
+    }
+    guard_close(&run->guard);
 }
 
 /* ---- measure ------------------------------------------------------------------------- */
@@ -317,8 +360,9 @@ static enum limit_hit find_limit(const struct run *run, const struct cgroup_usag
 
     /* The peak itself says so only where no such limit could be set: the kernel lets itself go
      * beyond one by a few pages when it must not fail. */
-    bool tiny = run->request->head.memory_bytes < LEAST_MEMORY;
-    if (usage->oom_kills > 0 || (tiny && usage->memory_bytes > run->request->head.memory_bytes))
+    bool tiny = own_memory(run) < LEAST_MEMORY;
+    if (usage->oom_kills > 0 || run->ended_by == ENDED_UNCOUNTED ||
+        (tiny && usage->memory_bytes > own_memory(run)))
         return LIMIT_MEMORY;
     /* An allocation that the kernel refused, and that became an exit code or a signal of
      * the program's own. One that merely used all it had, and went well, did nothing wrong. */
@@ -364,12 +408,17 @@ static int measure_run(const struct run *run, struct answer *answer, struct faul
     answer->cpu_us = usage.cpu_us;
     answer->wall_us = report->start_ns ? (end - report->start_ns) / 1000 : 0;
     answer->memory_bytes = usage.memory_bytes;
+    if (run->ended_by == ENDED_UNCOUNTED && run->guard.taken > usage.memory_bytes)
+        answer->memory_bytes = run->guard.taken;
+    answer->memory_bytes += layer_bytes(run);
     answer->processes = usage.processes ? usage.processes : run->most_processes;
     answer->stdout_bytes = run->out.stored;
     answer->stderr_bytes = run->err.stored;
     answer->flags = (run->out.cut ? ANSWER_STDOUT_CUT : 0U) |
                     (run->err.cut ? ANSWER_STDERR_CUT : 0U) |
                     (run->ended_by == ENDED_CANCELLED ? ANSWER_CANCELLED : 0U) |
+                    (run->ended_by == ENDED_UNCOUNTED ? ANSWER_UNCOUNTED : 0U) |
+                    (run->ended_by == ENDED_UNCOUNTED && !run->sure ? ANSWER_UNSURE : 0U) |
                     (report->exec_error ? ANSWER_NOT_EXECUTED : 0U);
     answer->error = report->exec_error;
     answer->exit_code = -1;

@@ -30,12 +30,15 @@ struct slot {
     int self;         /* a pidfd: tells init that the slot is dead */
     int net;          /* the directory /proc/PID/net, which shows the namespace that we are in */
     int unix_sockets; /* the list of them there */
+    int proc;         /* a /proc; its sys/net is that of the namespace, too */
     int children;     /* for init: a signalfd that tells of children that ended */
     int done;         /* for the slot: an eventfd that tells that init is about to end */
     struct attached tree, data;
     bool has_layer;
+    uint64_t layer_bytes; /* which the compile's cgroup was charged for, and runs use */
     unsigned long serial;
     struct cgroup_share share;
+    struct guard_machine machine;
 
     /* Made ahead for the next run: its cgroup, and an init that waits to be told what to run. */
     struct cgroup group;
@@ -58,6 +61,7 @@ struct slot {
     struct report report;
     int fds[DESCRIPTORS_MAX]; /* of whoever received it */
     int fd_count;
+    uid_t sender; /* as the kernel says */
     size_t length;
     char bytes[MESSAGE_MAX_BYTES];
 };
@@ -74,6 +78,9 @@ void slot_answer(const struct slot *slot, struct answer *answer);
 void slot_close_descriptors(struct slot *slot);
 /* Mounts what the run wants to see. */
 int slot_mount(struct slot *slot, const struct message_head *head, struct fault *fault);
+/* Opens the input again in a mount of its own, so that the program reads neither its path nor, from
+ * the time of the last access, whether others have read it. Where that fails it stays as it is. */
+void slot_hide_input(struct slot *slot);
 /* Turns TREE_NEXT into the layer, or lets it go. */
 bool slot_keep_layer(struct slot *slot, bool wanted);
 
@@ -95,6 +102,10 @@ int inside_mount_scratch(const char *path, uint64_t disk_bytes, uint32_t files, 
                          struct fault *fault);
 /* Free space on the tmpfs that the run wrote to. */
 void inside_measure_disk(const struct message_head *head, uint64_t *bytes, uint64_t *files);
+/* What a layer will hold of the machine's memory, if it is kept. */
+uint64_t inside_measure_layer(void);
+/* Lets go of what the run's mounts hold. */
+void inside_clear(void);
 /* The process that executes the program; -1: there is none. */
 pid_t inside_start(struct slot *slot, const struct request *request, const int stdio[3]);
 

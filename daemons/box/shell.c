@@ -69,6 +69,9 @@ static int run_once(const struct box *box, struct message_head head, const char 
         *fault = answer->fault;
         return -1;
     }
+    if (answer->flags & ANSWER_UNSURE)
+        return fault_say(fault, "other programs of this machine took much memory of the kernel "
+                                "meanwhile: try again");
     return 0;
 }
 

@@ -31,8 +31,9 @@ int slot_receive(struct slot *slot)
 {
     slot->length = sizeof slot->bytes;
     slot->fd_count = DESCRIPTORS_MAX;
-    int got = receive_message(slot->settings->socket, slot->bytes, &slot->length, slot->fds,
-                              &slot->fd_count, 0);
+    slot->sender = (uid_t)-1;
+    int got = receive_message_of(slot->settings->socket, slot->bytes, &slot->length, slot->fds,
+                                 &slot->fd_count, 0, &slot->sender);
     if (got < 0)
         die("slot %u: cannot receive: %s", slot->settings->number, strerror(errno));
     return got;
@@ -96,6 +97,11 @@ static int attach(struct slot *slot, struct attached *place, int fd, struct faul
     struct stat info;
     if (fstat(fd, &info) < 0 || !S_ISDIR(info.st_mode))
         return fault_say(fault, "request: the descriptor is not a directory");
+    /* Whoever can name a directory can open it in a way that needs no permission, and we would show
+     * it to programs. Root could read it anyway. */
+    if (slot->sender != 0 && info.st_uid != slot->sender)
+        return fault_say(fault, "request: the directory belongs to user %u, not to the client, who "
+                                "is user %u", info.st_uid, slot->sender);
     if (place->mounted && place->device == info.st_dev && place->inode == info.st_ino)
         return 0;
     if (place == &slot->tree)
@@ -118,6 +124,40 @@ static int attach(struct slot *slot, struct attached *place, int fd, struct faul
     return 0;
 }
 
+void slot_hide_input(struct slot *slot)
+{
+    struct fault fault;
+    char path[32];
+    int given = slot->fds[FD_STDIN];
+    struct stat info;
+
+    /* What is in memory only has no path. We open it as root: nothing that the client could not, which
+     * may only have named it (O_PATH), and nothing that shows root more than others. */
+    if (fstat(given, &info) < 0 || !S_ISREG(info.st_mode) || info.st_nlink == 0 ||
+        (slot->sender != 0 && info.st_uid != slot->sender) ||
+        (fcntl(given, F_GETFL) & (O_ACCMODE | O_PATH)) != O_RDONLY)
+        return;
+    off_t offset = lseek(given, 0, SEEK_CUR);
+    if (offset < 0)
+        return;
+    int copy = copy_mount(slot, given, &fault);
+    if (copy < 0)
+        return;
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOATIME,
+                                    .attr_clr = MOUNT_ATTR__ATIME};
+    (void)pass_call(SYS_mount_setattr, copy, (long)"", AT_EMPTY_PATH, (long)&attributes,
+                    sizeof attributes);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", copy);
+    int opened = open(path, O_RDONLY | O_CLOEXEC);
+    slot->fds[slot->fd_count++] = copy; /* to be closed with the others: that takes a while */
+    if (opened < 0)
+        return;
+    if (lseek(opened, offset, SEEK_SET) == offset && dup3(opened, given, O_CLOEXEC) == given)
+        close(opened);
+    else
+        slot->fds[slot->fd_count++] = opened;
+}
+
 int slot_mount(struct slot *slot, const struct message_head *head, struct fault *fault)
 {
     if (attach(slot, &slot->tree, slot->fds[FD_TREE], fault) < 0)
@@ -137,6 +177,7 @@ int slot_mount(struct slot *slot, const struct message_head *head, struct fault 
 bool slot_keep_layer(struct slot *slot, bool wanted)
 {
     /* A mount below a shared one cannot be moved. */
+    slot->layer_bytes = wanted ? inside_measure_layer() : 0;
     slot->has_layer = wanted && pass_mount(TREE_NEXT, TREE_LAYER, NULL, MS_BIND, NULL) == 0;
     int error = errno;
     pass_umount(TREE_NEXT);
@@ -164,6 +205,29 @@ static bool network_is_clean(const struct slot *slot)
     return headings == text + got - 1;
 }
 
+/* A /proc of our own: in the unit /proc/sys is read-only. -1: there is none. */
+static int open_proc(void)
+{
+    int context = (int)syscall(SYS_fsopen, "proc", FSOPEN_CLOEXEC), mounted = -1;
+    if (context >= 0 && syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+        mounted = (int)syscall(SYS_fsmount, context, FSMOUNT_CLOEXEC, 0);
+    if (context >= 0)
+        close(context);
+    return mounted;
+}
+
+/* What a call that sends control data holds while it waits for room counts for nobody. Where each
+ * network has a bound of its own for that (Linux 6.8), it is made what it was before. */
+static void bound_control_data(const struct slot *slot)
+{
+    static const char bound[] = "20480";
+    int file = openat(slot->proc, "sys/net/core/optmem_max", O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        return; /* the guard still looks */
+    (void)!write(file, bound, sizeof bound - 1);
+    close(file);
+}
+
 static int open_unix_sockets(struct slot *slot, struct fault *fault)
 {
     slot->unix_sockets = openat(slot->net, "unix", O_RDONLY | O_CLOEXEC);
@@ -176,6 +240,7 @@ static void renew_network(struct slot *slot)
     if (pass_call(SYS_unshare, CLONE_NEWNET, 0, 0, 0, 0) < 0)
         die("slot %u: cannot make a network namespace: %s", slot->settings->number,
             strerror(errno));
+    bound_control_data(slot);
     close(slot->unix_sockets);
     if (open_unix_sockets(slot, &fault) < 0)
         die("slot %u: %s", slot->settings->number, fault.text);
@@ -319,6 +384,7 @@ static int setup_cores(struct slot *slot, struct fault *fault)
     if (settings->core >= 0) {
         CPU_ZERO(&slot->cores);
         CPU_SET((size_t)settings->core, &slot->cores);
+        slot->cpus = 1;
         return 0;
     }
     unsigned skip = settings->number % (unsigned)CPU_COUNT(&slot->cores);
@@ -346,7 +412,7 @@ static int setup_slot(struct slot *slot, struct fault *fault)
     if (setup_score(fault) < 0 || setup_cores(slot, fault) < 0)
         return -1;
     if (cgroup_take_share(settings->home, &slot->share, settings->number, fault) < 0 ||
-        inside_set_limits(fault) < 0)
+        guard_open(&slot->machine, fault) < 0 || inside_set_limits(fault) < 0)
         return -1;
     /* Not the keys of who started us. Programs cannot reach any: the filter refuses the calls,
      * which is why a container that refuses ours does no harm. */
@@ -356,6 +422,8 @@ static int setup_slot(struct slot *slot, struct fault *fault)
     slot->net = open("/proc/self/net", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (slot->net < 0)
         return fault_errno(fault, "cannot open /proc/self/net");
+    slot->proc = open_proc();
+    bound_control_data(slot);
     if (open_unix_sockets(slot, fault) < 0)
         return -1;
     if (sethostname("box", 3) < 0)

@@ -12,12 +12,14 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/mount.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* <sys/mount.h> and <linux/mount.h> cannot both be included with older libcs. */
@@ -254,6 +256,46 @@ static int setup_pivot(struct fault *fault)
         chdir("/") < 0)
         return fault_errno(fault, "cannot enter the tree");
     return 0;
+}
+
+static int empty_mounts(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", STAGE, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              "mode=555,size=4k,nr_inodes=1") < 0 ||
+        chdir(STAGE) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", DETACH) < 0)
+        return errno;
+    return 0;
+}
+
+/* A child makes it, so that our own root stays what it is. */
+int tree_make_empty(struct fault *fault)
+{
+    char path[64];
+    int ready[2], error = EIO, found = -1;
+
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return fault_errno(fault, "cannot make a pipe");
+    pid_t pid = fork();
+    if (pid == 0) {
+        error = empty_mounts();
+        if (write(ready[1], &error, sizeof error) == sizeof error)
+            pause();
+        _exit(1);
+    }
+    close(ready[1]);
+    if (pid > 0 && read(ready[0], &error, sizeof error) == sizeof error && error == 0) {
+        snprintf(path, sizeof path, "/proc/%ld/ns/mnt", (long)pid);
+        found = open(path, O_RDONLY | O_CLOEXEC);
+        error = errno;
+    }
+    close(ready[0]);
+    if (pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    errno = error;
+    return found >= 0 ? found : fault_errno(fault, "cannot make an empty mount namespace");
 }
 
 int tree_enter(char *const extra_parts[], struct fault *fault)

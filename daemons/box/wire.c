@@ -6,11 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int receive_message(int socket, char *bytes, size_t *length, int *fds, int *count, int flags)
+int receive_message_of(int socket, char *bytes, size_t *length, int *fds, int *count, int flags,
+                       uid_t *sender)
 {
     union {
         struct cmsghdr align;
-        char space[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
+        char space[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
     } control;
     struct iovec data = {.iov_base = bytes, .iov_len = *length};
     struct msghdr message = {.msg_iov = &data,
@@ -27,7 +28,14 @@ int receive_message(int socket, char *bytes, size_t *length, int *fds, int *coun
     if (got <= 0)
         return got == 0 || errno == ECONNRESET ? 0 : -1;
     for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
-        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+        if (part->cmsg_level != SOL_SOCKET)
+            continue;
+        if (sender && part->cmsg_type == SCM_CREDENTIALS) {
+            struct ucred who;
+            memcpy(&who, CMSG_DATA(part), sizeof who);
+            *sender = who.uid;
+        }
+        if (part->cmsg_type != SCM_RIGHTS)
             continue;
         size_t have = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < have; i++) {
@@ -42,6 +50,11 @@ int receive_message(int socket, char *bytes, size_t *length, int *fds, int *coun
     /* Cut messages are seen by the parser as too short or too long. */
     *length = message.msg_flags & MSG_TRUNC ? 0 : (size_t)got;
     return 1;
+}
+
+int receive_message(int socket, char *bytes, size_t *length, int *fds, int *count, int flags)
+{
+    return receive_message_of(socket, bytes, length, fds, count, flags, NULL);
 }
 
 int send_message(int socket, const void *bytes, size_t length, const int *fds, int count)

@@ -13,6 +13,7 @@ Each directory with a file `expect` is one attack. `expect` holds `key = value` 
     input       the standard input: inline (default), blob or none
     tests       how many times it is run (default 1); state must not pass from one to the next
     together    in how many slots at once (default 1)
+    measured    yes: it runs alone, while the kernel's memory is measured (see kernel_memory.py)
     cpu, wall, memory, output_limit, processes, disk            limits of the run
     compile_cpu, compile_wall, ...                              limits of the compile step
 
@@ -43,7 +44,7 @@ HELD = b"held\n"
 INPUT = b"the input of the test\n"
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 KEYS = frozenset(
-    "tries language compile run verdict output data blobs input tests together".split()
+    "tries language compile run verdict output data blobs input tests together measured".split()
 )
 AGES = "60000ms"
 WORD = re.compile(rb"@([A-Z_]+)@")
@@ -59,11 +60,21 @@ class Attack:
     verdicts: frozenset[Verdict]
     task: Task
     together: int = 1
+    measured: bool = False
 
 
 def names() -> list[str]:
     """All attacks of the collection."""
     return sorted(path.parent.name for path in HERE.glob(f"*/{EXPECT}"))
+
+
+def measured_names() -> list[str]:
+    """Those beside which the kernel's memory is measured."""
+    return [name for name in names() if _is_measured(read_expect(HERE / name / EXPECT))]
+
+
+def _is_measured(settings: Mapping[str, str]) -> bool:
+    return settings.get("measured") == "yes"
 
 
 def load(
@@ -126,6 +137,7 @@ def load(
             ),
         ),
         int(settings.get("together", "1")),
+        _is_measured(settings),
     )
 
 

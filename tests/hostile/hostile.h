@@ -70,6 +70,37 @@ static inline double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+/* Long enough that what is held now is in a sample of the machine's memory. */
+static inline void linger(void)
+{
+    usleep(80000);
+}
+
+/* Does the work in so many children at once, which keep what they have until this process ends. */
+static inline void in_children(int count, void (*work)(int number))
+{
+    int ends[2], born = 0;
+    char done;
+    if (pipe(ends) < 0)
+        return;
+    for (; born < count; born++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            break;
+        if (pid == 0) {
+            close(ends[0]);
+            work(born);
+            if (write(ends[1], "", 1) == 1)
+                pause();
+            _exit(0);
+        }
+    }
+    close(ends[1]);
+    while (born-- > 0 && read(ends[0], &done, 1) == 1)
+        ;
+    linger();
+}
+
 /* Looks for the judge's secret in a file; returns the bytes read, or -1. */
 static inline long search_file(const char *path)
 {

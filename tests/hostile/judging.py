@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from hostile import bare, collection, leftovers  # noqa: F401 - bare comes first
+from hostile import bare, collection, kernel_memory, leftovers  # noqa: F401 - bare comes first
 from oj.executor.cache import Cache
 from oj.executor.pipeline import CannotJudge, Pipeline, Rules
 from oj.executor.sandbox import (
@@ -33,7 +33,7 @@ from oj.executor.sandbox import (
     SandboxFailure,
 )
 from oj.executor.workspace import Places
-from oj.model import Limits, Outcome, Result, Status, Step, Task, Test
+from oj.model import Limits, Outcome, Result, Status, Step, Task, Test, Verdict
 
 MIB = 1 << 20
 FIRST_UID = 1_000_000 + os.getpid() * 8  # nobody else's, whatever else runs on this machine
@@ -48,6 +48,8 @@ RULES = Rules(
 )
 ABSTRACT = "\0oj-hostile-host"
 TURN_S = 1200.0
+SAMPLE_S = 0.005
+MEASUREMENTS_AFTER_S = (0.0, 1.0, 3.0)
 
 
 @dataclass
@@ -59,6 +61,8 @@ class Finding:
     verdict: str = ""
     message: str = ""
     seconds: float = 0.0
+    kernel_bytes: int | None = None  # by how much the kernel's memory grew, where it was measured
+    kernel_kept_bytes: int = 0
     complaints: list[str] = field(default_factory=list)
 
     @property
@@ -193,14 +197,17 @@ class Target:
             self.canary.write_text("untouched\n")
         return finding
 
-    def try_all(self, names: Sequence[str], tell: Callable[[Finding], None]) -> None:
-        """All slots attack at once; those attacks that want several slots come last. `tell` is
-        called for one at a time."""
+    def try_all(
+        self, names: Sequence[str], tell: Callable[[Finding], None], measuring: bool = True
+    ) -> None:
+        """All slots attack at once; those attacks that want several slots come last, and then, if
+        there is to be measured, those that are measured. `tell` is called for one at a time."""
         waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         telling = threading.Lock()
-        pairs = [name for name in names if self.load(name).together > 1]
+        measured = [name for name in names if measuring and self.load(name).measured]
+        pairs = [name for name in names if self.load(name).together > 1 and name not in measured]
         for name in names:
-            if name not in pairs:
+            if name not in pairs and name not in measured:
                 waiting.put(name)
 
         def work(slot: int) -> None:
@@ -213,6 +220,31 @@ class Target:
         in_every_slot(work, len(self.uids))
         for name in pairs:
             tell(self.try_attack(name, list(range(len(self.uids)))))
+        for name in measured:
+            tell(self.measure_attack(name, list(range(len(self.uids)))))
+
+    def measure_attack(
+        self, name: str, slots: list[int], slack_bytes: int = kernel_memory.SLACK_BYTES
+    ) -> Finding:
+        """Runs one attack while nothing else does, and looks at how much memory the kernel took for
+        it. What else happens on the machine only adds to that: the least of three counts."""
+        attack = self.load(name)
+        allowed = _memory_of(attack) * attack.together + slack_bytes
+        findings: list[Finding] = []
+        for pause_s in MEASUREMENTS_AFTER_S:
+            time.sleep(pause_s)
+            with kernel_memory.Meter(PATIENCE * SAMPLE_S) as meter:
+                finding = self.try_attack(name, slots)
+            finding.kernel_bytes, finding.kernel_kept_bytes = meter.grown, meter.kept
+            findings.append(finding)
+            if finding.complaints or meter.grown <= allowed:
+                return finding
+        least = min(findings, key=lambda one: one.kernel_bytes or 0)
+        least.complaints.append(
+            f"the kernel's memory grew by {(least.kernel_bytes or 0) >> 20} MB,"
+            f" with {allowed >> 20} MB allowed"
+        )
+        return least
 
     def _judge_into(
         self, finding: Finding, attack: collection.Attack, slot: int, meeting: threading.Barrier
@@ -267,7 +299,9 @@ class Target:
                 complaints.append(f"ended {late_ms:.0f} ms after its wall limit")
             if ran.processes > (limits.processes or 0):
                 complaints.append(f"had {ran.processes} processes")
-            if ran.memory_bytes > (limits.memory_bytes or 0) + MIB:
+            # With what the kernel has for it, where that ended it.
+            over = kernel_memory.SLACK_BYTES if result.verdict is Verdict.MEMORY_LIMIT else MIB
+            if ran.memory_bytes > (limits.memory_bytes or 0) + over:
                 complaints.append(f"had {ran.memory_bytes} bytes of memory")
         return complaints
 
@@ -329,6 +363,13 @@ def in_every_slot(work: Callable[[int], None], slots: int) -> None:
         thread.join()
     if failures:
         raise failures[0]
+
+
+def _memory_of(attack: collection.Attack) -> int:
+    """The limit of the step that attacks: compilers are given a larger one."""
+    if Verdict.COMPILE_ERROR in attack.verdicts:
+        return attack.task.compile.limits.over(RULES.compile_limits).memory_bytes or 0
+    return attack.task.execute.limits.over(RULES.run_limits).memory_bytes or 0
 
 
 def _outcomes(result: Result) -> list[Outcome]:

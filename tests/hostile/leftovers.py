@@ -118,6 +118,11 @@ def keys_of(uids: range) -> list[str]:
     return []
 
 
+def sockets_of(pid: int) -> int:
+    """Unix sockets in the network of a slot, which its next run would share."""
+    return len(Path(f"/proc/{pid}/net/unix").read_text().splitlines()) - 1
+
+
 def count(box: int, uids: range, state: Path) -> dict[str, object]:
     """Everything, while oj-box serves and all its slots are idle."""
     slots = children(box)
@@ -129,6 +134,7 @@ def count(box: int, uids: range, state: Path) -> dict[str, object]:
         "mounts of the host": mounts_of_ours(state),
         "mounts of each slot": [mounts(pid) for pid in slots],
         "mounts of each init": [mounts(pid) for pid in inits],
+        "sockets of each slot": [sockets_of(pid) for pid in slots],
         "descriptors of oj-box": [descriptors(pid) for pid in (box, *slots, *inits)],
         "our descriptors": descriptors("self"),
         "files of the slots' users": files_of(uids),

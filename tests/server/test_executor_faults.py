@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from oj.calls import GET_ALL
 from oj.client import Judicators
 from oj.clock import Deadline
 from oj.errors import Rejected
+from oj.executor.configuration import read_memory_bytes
+from oj.executor.overcommit import reserve_bytes
 from oj.model import Data, File, Limits, Status, Step, Task, Verdict
 
 LONG = Limits(wall_ms=100_000)
@@ -382,6 +385,23 @@ def test_a_configuration_with_three_mistakes_names_all_three() -> None:
         assert done.returncode == 78
         for words in ("slots", "keeep: no such setting", "run.cpu", "executor.conf:1"):
             assert words in done.stderr, done.stderr
+
+
+def test_memory_beyond_the_machines_is_a_warning_of_check_and_of_the_start() -> None:
+    text = "user = root\nslots = 2\nbox = /nonexistent\n[most]\nmemory = 1T\n"
+    what = r"2 slots of up to 1024\.0 GiB of memory \(most\.memory\) are 2048\.0 GiB, and .*; set "
+    done = servers.run_daemon("executor", text, "--check")
+    assert done.returncode == 0 and "the configuration is fine" in done.stdout
+    assert re.match(rf"warning: {what}most\.memory = \d+M\n\Z", done.stderr), done.stderr
+    with servers.Daemon("executor", text) as executor:
+        executor.wait_status("cannot run programs safely here")
+        assert len(re.findall(rf"WARNING .*executor\.conf: {what}", executor.log())) == 1
+    # What nobody has set is told to those who ask, and is no warning.
+    total_bytes = read_memory_bytes()
+    slots = (total_bytes - reserve_bytes(total_bytes)) >> 30  # a compiler may take 1 GiB
+    done = servers.run_daemon("executor", f"user = root\nslots = {slots}\n", "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"note: {slots} slots of up to 4.0 GiB of memory (most.memory)" in done.stdout
 
 
 def test_the_shipped_configuration_is_fine() -> None:

@@ -1,6 +1,7 @@
 """The hostile collection (tests/hostile), and whether many runs leave anything behind.
 
-tests/hostile/run does the same by hand, with larger numbers.
+tests/hostile/run does the same by hand, with larger numbers; test_hostile_memory.py has the attacks
+on the kernel's memory, which need a quiet machine.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def findings(target: Target, request: pytest.FixtureRequest) -> dict[str, Findin
     return {finding.name: finding for finding in found}
 
 
-@pytest.mark.parametrize("name", collection.names())
+@pytest.mark.parametrize("name", sorted({*collection.names()} - {*collection.measured_names()}))
 def test_an_attack_ends_as_expected_and_achieves_nothing(
     findings: dict[str, Finding], name: str
 ) -> None:
@@ -77,6 +78,15 @@ def test_what_is_left_behind_is_seen(target: Target) -> None:
         ["/usr/bin/python3", "-c", make], user=uid, group=uid, capture_output=True, check=True
     )
     sleeper = subprocess.Popen(["/bin/sleep", "60"], user=uid, group=uid)
+    slot = leftovers.children(target.box)[0]
+    bind = "import socket; s = socket.socket(socket.AF_UNIX); s.bind('\\0left'); print(); input()"
+    listener = subprocess.Popen(
+        ["nsenter", f"--net=/proc/{slot}/ns/net", "/usr/bin/python3", "-c", bind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert listener.stdout is not None
+    listener.stdout.readline()
     try:
         file.touch()
         os.chown(file, uid, uid)
@@ -88,6 +98,8 @@ def test_what_is_left_behind_is_seen(target: Target) -> None:
         subprocess.run(["umount", target.state / "large"])
         sleeper.kill()
         sleeper.wait()
+        listener.kill()
+        listener.communicate()
         file.unlink()
         (target.state / "small" / "left").unlink()
         libc.shmctl(int(made.stdout), 0, None)  # IPC_RMID
@@ -99,6 +111,7 @@ def test_what_is_left_behind_is_seen(target: Target) -> None:
         "System V objects",
         "our descriptors",
         "mounts of the host",
+        "sockets of each slot",
     }
     assert leftovers.compare(before, target.count()) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 import tracemalloc
 
 import pytest
@@ -40,7 +41,10 @@ RIGHT = [
     (b"-0.0000001", b"0", FLOATS),
     (b"1e3 x", b"1000.0 x", FLOATS),
     (b"inf nan", b"inf nan", FLOATS),
-    (b"Infinity", b"inf", FLOATS),
+    (b"1" * 400, b"1" * 400, FLOATS),
+    (b"1.7976931348623157e308", b"1.7976931348623156e308", FLOATS),
+    (b"1e-400", b"0", FLOATS),
+    (b"1" + b"0" * 300 + b"e-300", b"1", FLOATS),
 ]
 WRONG = [
     (b"4", b"4\n", EXACT),
@@ -61,6 +65,20 @@ WRONG = [
     (b"1", b"inf", FLOATS),
     (b"-inf", b"inf", FLOATS),
     (b"0x10", b"16", FLOATS),
+    (b"0x1p4", b"16", FLOATS),
+    (b"1__0", b"10", FLOATS),
+    (b"1e1_0", b"1e10", FLOATS),
+    (b"inf", b"1" * 310, FLOATS),
+    (b"Infinity", b"9" * 400, FLOATS),
+    (b"1e999", b"1" * 310, FLOATS),
+    (b"1" * 310, b"1e999", FLOATS),
+    (b"-inf", b"-" + b"1" * 310, FLOATS),
+    (b"1e999", b"2e999", FLOATS),
+    (b"1e99999999999999999999", b"1" * 310, FLOATS),
+    (b"nan", b"NaN", FLOATS),
+    (b"Infinity", b"inf", FLOATS),
+    (b"1e308", b"1.1e308", FLOATS),
+    (b"-1.7e308", b"1.7e308", FLOATS),
 ]
 
 
@@ -69,8 +87,8 @@ WRONG = [
 def test_right_output_is_right(
     output: bytes, expected: bytes, how: Compare, chunk_bytes: int
 ) -> None:
-    if how is FLOATS and chunk_bytes < 20:
-        chunk_bytes = 20  # a number longer than a chunk is a word
+    if how is FLOATS:  # a number longer than a chunk is a word
+        chunk_bytes = max(chunk_bytes, len(output), len(expected))
     assert diff(output, expected, how, chunk_bytes=chunk_bytes) is None
 
 
@@ -153,6 +171,48 @@ def test_the_tolerance_is_absolute_or_relative() -> None:
     assert diff(b"0.05", b"0", FLOATS, 0.1) is None
     assert diff(b"1150", b"1000", FLOATS, 0.1)
     assert diff(b"1", b"1.0", FLOATS, 0.0) is None
+
+
+def test_numbers_near_the_largest_are_compared_by_the_tolerance() -> None:
+    # Their difference is beyond what a float holds, and so is the tolerated one.
+    assert diff(b"-1.7e308", b"1.7e308", FLOATS, 1.5)
+    assert diff(b"-1.7e308", b"1.7e308", FLOATS, 2.5) is None
+    assert diff(b"1.7e308", b"1e308", FLOATS, 3.0) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (b"0" * 8 + b"1.5", b"0" * 8 + b"1.50"),
+        (b"3.1415926" + b"0001", b"3.1415926" + b"1"),
+        (b"00000000", b"0000000000"),
+        (b"123456781e5", b"12345678100000"),
+    ],
+)
+def test_a_part_of_a_number_is_no_number(output: bytes, expected: bytes) -> None:
+    # Words longer than a chunk are compared in pieces.
+    assert diff(output, expected, FLOATS, chunk_bytes=8)
+    assert diff(output, output, FLOATS, chunk_bytes=8) is None
+    assert diff(output + b" 1.0", output + b"\n1", FLOATS, chunk_bytes=8) is None
+
+
+def _long_number(digits: int) -> tuple[bytes, bytes]:
+    return b"0." + b"7" * digits, b"0." + b"7" * (digits - 1) + b"8"
+
+
+def test_long_numbers_cost_time_in_proportion_to_their_length() -> None:
+    def cost_s(digits: int, repeated: int) -> float:
+        sides = [b" ".join([word] * repeated) for word in _long_number(digits)]
+        best_s = float("inf")
+        for _ in range(5):
+            begun_s = time.thread_time()
+            for _ in range(4):
+                diff(sides[0], sides[1], FLOATS)
+            best_s = min(best_s, time.thread_time() - begun_s)
+        return best_s
+
+    # The same number of bytes: quadratic time would need thirty times as long.
+    assert cost_s(60_000, 16) < 8 * cost_s(2_000, 480)
 
 
 def test_small_and_chunked_comparison_agree_on_random_texts() -> None:

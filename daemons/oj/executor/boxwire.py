@@ -45,6 +45,8 @@ class AnswerFlag(enum.IntFlag):
     CANCELLED = 4
     KEPT = 8
     NOT_EXECUTED = 16
+    UNCOUNTED = 32
+    UNSURE = 64
 
 
 @dataclass(frozen=True)

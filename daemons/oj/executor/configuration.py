@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from oj import settings
 from oj.errors import BadSettings, Rejected
 from oj.executor.languages import limits_from
+from oj.executor.overcommit import Demand, advise
 from oj.executor.pipeline import Rules
+from oj.incarnation import INSTALLATION
 from oj.model import MOST, check_node
 
 CANARY_LEAST_S = 0.1
@@ -47,6 +49,10 @@ class Directories:
         return self.state / "languages.json"
 
     @property
+    def installation(self) -> Path:
+        return self.state / INSTALLATION
+
+    @property
     def own(self) -> tuple[Path, ...]:
         """Those that hold nothing but what this executor puts there."""
         return self.results, self.blobs, self.large_tasks, self.small_tasks
@@ -70,6 +76,7 @@ class Configuration:
     cache_bytes: int
     rules: Rules
     metrics: Address | None = None
+    advice: settings.Advice = field(default_factory=settings.Advice)
 
 
 def load(path: Path) -> Configuration:
@@ -125,7 +132,22 @@ def load(path: Path) -> Configuration:
             keep_total_bytes=values["keep_total"],
         ),
         metrics=values["metrics"],
+        advice=advise(
+            Demand(
+                slots,
+                values["run"]["memory"],
+                values["compile"]["memory"],
+                values["most"]["memory"],
+                settings.is_set(path, "most.memory"),
+            ),
+            read_memory_bytes(),
+        ),
     )
+
+
+def read_memory_bytes() -> int:
+    """The machine's."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _check_limits(values: dict[str, Any], mistakes: list[str]) -> None:

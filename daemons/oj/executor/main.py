@@ -18,24 +18,23 @@ import pwd
 import signal
 import sys
 import threading
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from oj import __version__, metrics, service
+from oj import __version__, incarnation, metrics, service
 from oj.client import Judicators
 from oj.clock import Deadline
 from oj.errors import Unavailable
 from oj.executor import languages, numbers, selftest
 from oj.executor.cache import Cache
-from oj.executor.configuration import Configuration, load
+from oj.executor.configuration import Configuration, load, read_memory_bytes
 from oj.executor.ledger import Ledger
 from oj.executor.pipeline import CannotJudge, Pipeline
 from oj.executor.proof import Proof
 from oj.executor.reporter import Reporter
-from oj.executor.sandbox import Sandbox, SandboxFailure
+from oj.executor.sandbox import RunUnclear, Sandbox, SandboxFailure
 from oj.executor.slots import Slots
 from oj.executor.spool import Spool
 from oj.executor.workspace import Places
@@ -57,7 +56,13 @@ log = logging.getLogger("oj.executor")
 def main() -> NoReturn:
     # Threads here are woken to say something at once, not after a long turn of another.
     sys.setswitchinterval(0.001)
-    service.run("executor", load, serve, "Compiles and runs programs, and reports to judicators.")
+    service.run(
+        "executor",
+        load,
+        serve,
+        "Compiles and runs programs, and reports to judicators.",
+        lambda settings: settings.advice,
+    )
 
 
 def serve(daemon: service.Service, settings: Configuration) -> None:
@@ -120,7 +125,11 @@ class Executor:
         self._sick = ""
         self._sick_deadline = Deadline(SICK_S)
         self._pipeline = Pipeline(sandbox, self._offered, cache, places, settings.rules)
-        self._ledger = Ledger(uuid.uuid4().hex, settings.slots, Spool(directories.results))
+        self._ledger = Ledger(
+            incarnation.make(incarnation.keep_installation(directories.installation)),
+            settings.slots,
+            Spool(directories.results),
+        )
         self._reporter = Reporter(settings.name, self._judicators, self._ledger)
         self._proof = Proof(sandbox, directories.small_tasks)
         self._slots = Slots(
@@ -167,6 +176,8 @@ class Executor:
                 self._daemon.status(f"looking for a judicator: {error.message}")
 
     def describe(self) -> str:
+        if refusal := self._reporter.refusal:
+            return refusal
         running, queued, undelivered = self._ledger.count()
         pauses = self._ledger.pauses()
         words = [f"{self._settings.slots} slots, {running} running"]
@@ -194,6 +205,8 @@ class Executor:
                 log.error("the sandbox does not recover; leaving, to be started again")
                 raise SystemExit(1)
             raise Unavailable(f"sick, takes no tasks: {self._sick}")
+        if refusal := self._reporter.refusal:
+            raise Unavailable(refusal)
         return self.describe()
 
     def look(self) -> Iterator[metrics.Reading]:
@@ -203,6 +216,7 @@ class Executor:
             self._versions,
             bool(self._sick),
             self._reporter.answered_s,
+            bool(self._reporter.refusal),
             self._cache.total_bytes,
         )
 
@@ -248,6 +262,10 @@ class Executor:
                 self._proof.prove_next(slot)
         except SandboxFailure as error:
             raise CannotJudge(str(error), sick=True) from error
+        except RunUnclear as error:
+            if whole:
+                raise CannotJudge(str(error)) from error
+            log.info("the canary of slot %d proves nothing: %s", slot, error)
 
     def _tell_facts(self) -> None:
         draining = DRAINING in self._ledger.pauses()
@@ -312,12 +330,11 @@ def drop_privileges(user: str) -> None:
 
 def read_system() -> dict[str, str]:
     """What is worth knowing of the machine."""
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     return {
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cores": str(os.cpu_count() or 1),
-        "memory_bytes": str(memory_bytes),
+        "memory_bytes": str(read_memory_bytes()),
         "cgroup": "v2" if unified else "v1",
     }

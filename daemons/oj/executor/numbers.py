@@ -31,11 +31,18 @@ ALL = (JUDGED, STOPPED, GIVEN_BACK, FAILURES, CANARIES, BLOBS, JUDGING)
 
 
 def look(
-    ledger: Ledger, languages: Iterable[str], sick: bool, heard_s: float, cache_bytes: int
+    ledger: Ledger,
+    languages: Iterable[str],
+    sick: bool,
+    heard_s: float,
+    refused: bool,
+    cache_bytes: int,
 ) -> Iterator[Reading]:
     """`heard_s`: when a judicator answered last, by the monotonic clock."""
     running, queued, kept = ledger.count()
-    yield Reading("oj_executor_up", "Whether it takes tasks", not sick and not ledger.pauses())
+    takes_tasks = not (sick or refused or ledger.pauses())
+    yield Reading("oj_executor_up", "Whether it takes tasks", takes_tasks)
+    yield Reading("oj_executor_refused", "Whether another process has its name", refused)
     yield Reading("oj_executor_sick", "Whether the sandbox fails", sick)
     yield Reading("oj_executor_slots", "Slots", ledger.slots)
     yield Reading("oj_executor_slots_busy", "Slots that judge a task", running)

@@ -25,6 +25,7 @@ from oj.executor.sandbox import (
     Output,
     RunLimits,
     RunRequest,
+    RunUnclear,
     Sandbox,
     SandboxFailure,
     Usage,
@@ -45,6 +46,7 @@ from oj.model import (
 )
 
 MESSAGE_CHARACTERS = 500
+COMPILE_FILES = 32768  # compilers keep caches of many small files
 OWN_LIMITS = (errno.ENOMEM, errno.E2BIG, errno.EAGAIN)  # why execve fails that are the task's
 
 
@@ -109,6 +111,8 @@ class Pipeline:
             return run.judge(cancellation, advance)
         except SandboxFailure as error:
             raise CannotJudge(f"the sandbox failed: {error}", sick=True) from error
+        except RunUnclear as error:
+            raise CannotJudge(f"{error}") from error
         except (Rejected, Unavailable) as error:
             raise CannotJudge(error.message) from error
         except OSError as error:
@@ -137,6 +141,8 @@ class Pipeline:
                 with self._sandbox.run(slot, request) as usage:
                     text = usage.stdout.read(1000) or usage.stderr.read(1000)
                     failed = judge_run(_facts(usage))[0] is not None
+            except RunUnclear as error:
+                raise CannotJudge(str(error)) from error
             finally:
                 self._sandbox.forget(slot)
         lines = text.decode("utf-8", "replace").strip().splitlines()
@@ -202,7 +208,7 @@ class _Run:
         defaults = self._rules.compile_limits
         if language:
             defaults = language.compile_limits.over(defaults)
-        limits = _run_limits(step.limits, defaults, self._rules)
+        limits = replace(_run_limits(step.limits, defaults, self._rules), files=COMPILE_FILES)
         request = RunRequest(
             self._expand(command, limits, step),
             self._workspace.source,

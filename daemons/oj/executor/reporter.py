@@ -10,6 +10,9 @@ Both fail over by themselves (see client.py), and so may come to different judic
 the news go to does not know of the report that is parked at the other: nobody would answer it when
 a slot has become vacant. So the listener follows the news. A report that failed is given up
 only after its connection is closed, and the next is a fresh snapshot.
+
+Where another process has our executor's name, judicators say so and give us nothing. The listener
+then asks again and again instead of parking, until that one is gone.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from oj.clock import Deadline, backoff
 from oj.errors import Rejected, Unavailable
 from oj.executor.jobs import Report
 from oj.executor.ledger import Ledger
+from oj.incarnation import RENAME
+from oj.redact import describe
 from oj.rpc import ttypes as rpc
 
 PARK_MS = 20_000
@@ -31,6 +36,7 @@ QUIET_S = 1.0  # how long the listener waits for news to be gone
 ANSWER_S = 10.0
 UNHEARD_S = 3.0  # without an answer for so long, with news to tell, we are degraded
 STUCK_S = 60.0  # a parked report alone is answered, or fails, well within this
+ASK_AGAIN_S = 1.5  # whether the name is free; judicators expect it every two seconds
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.05, 1.0
 
 log = logging.getLogger("oj.executor.reporter")
@@ -46,6 +52,9 @@ class Reporter:
         self._answered = threading.Event()
         self._answered_s = 0.0  # on the monotonic clock
         self._problem = "no judicator has answered yet"
+        self._lock = threading.Lock()
+        self._refusal = ""  # why we are given nothing, if another process has our name
+        self._heard = 0  # the newest report that told of that
         self._news = judicators.channel(ANSWER_S)
         self._listener = judicators.channel(ANSWER_S)
         self._threads = [
@@ -67,6 +76,11 @@ class Reporter:
     def answered_s(self) -> float:
         """When a judicator answered last, by the monotonic clock."""
         return self._answered_s
+
+    @property
+    def refusal(self) -> str:
+        """Why judicators give us nothing, if another process has this executor's name."""
+        return self._refusal
 
     def check(self) -> None:
         """Raises Unavailable if judicators do not answer, anything else if we are broken."""
@@ -100,7 +114,7 @@ class Reporter:
                     other.leave_hung()
             except Exception as error:
                 log.exception("the %s failed", name)
-                self._note(f"{type(error).__name__}: {error}")
+                self._note(describe(error))
                 satisfied = False
             if satisfied:
                 pauses = backoff(FIRST_PAUSE_S, MOST_PAUSE_S)
@@ -126,6 +140,9 @@ class Reporter:
     def _listen(self, channel: Channel) -> bool:
         if not self._answered.wait(QUIET_S):
             return True
+        if self._refusal:
+            self._stopping.wait(ASK_AGAIN_S)
+            return self._send(channel, self._ledger.open_report(wait_ms=0, carry=False)) is not None
         self._ledger.wait_to_park(QUIET_S)
         report = self._ledger.open_report(wait_ms=PARK_MS, carry=False)
         return self._send(channel, report) is not None
@@ -155,9 +172,27 @@ class Reporter:
             self._ledger.give_up(report)
             raise
         self._ledger.apply(report, reply)
+        self._hear_of_holder(report, reply)
         self._answered_s = time.monotonic()
         if self._problem:
             log.info("a judicator answers")
             self._problem = ""
         self._answered.set()
         return reply
+
+    def _hear_of_holder(self, report: Report, reply: rpc.ReportReply) -> None:
+        with self._lock:
+            if report.number < self._heard:
+                return
+            self._heard = report.number
+            refused, self._refusal = self._refusal, ""
+            if reply.holder is not None:
+                where = reply.holder.address or "another machine"
+                self._refusal = (
+                    f"executor {self._executor} runs twice: the one at {where} has the name, and "
+                    f"this one takes no tasks until that is gone; {RENAME}"
+                )
+            if self._refusal and self._refusal != refused:
+                log.error("%s", self._refusal)
+            elif refused and not self._refusal:
+                log.info("executor %s is this one: the other is gone", self._executor)

@@ -14,6 +14,12 @@ files that only the run may see and that compile must not be able to replace.
 The caller can therefore always delete its own directories; the layer goes when
 the slot is given another directory or `forget` is called.
 
+Memory that nobody counts. oj-box ends a run during which the kernel of the whole machine took
+more memory than the run may have. That may have been a neighbour's doing, in another slot or a
+daemon. So the run is repeated with no other slot beside it, and only if as much is taken again, and
+comes back with the run's end, was it the program. A directory has ALONE_MOST such repetitions; if
+nothing is certain then, or no quiet moment comes, another executor judges its task (RunUnclear).
+
 Modes. Programs run as an own uid per slot, which owns nothing of the tree: the
 caller makes files readable by others and directories writable by others (0644
 or 0755, 0777), below a parent that only it can enter.
@@ -22,10 +28,14 @@ or 0755, 0777), below a parent that only it can enter.
 from __future__ import annotations
 
 import contextlib
+import enum
+import logging
+import math
 import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -40,13 +50,21 @@ __all__ = [
     "RunCancelled",
     "RunLimits",
     "RunRequest",
+    "RunUnclear",
     "Sandbox",
     "SandboxFailure",
     "Usage",
 ]
 
+log = logging.getLogger("oj.executor.sandbox")
+
 GRACE_S = 10.0
-"""How long oj-box may take beyond a run's own time before it counts as broken."""
+"""How long oj-box may take, beyond a run's own time and that of its processes' death, before it
+counts as broken."""
+
+
+ALONE_MOST = 3
+"""How often runs of one directory may stop all other slots."""
 
 
 class SandboxFailure(Exception):
@@ -55,6 +73,10 @@ class SandboxFailure(Exception):
 
 class RunCancelled(Exception):
     """The run was cancelled; every process of it is dead."""
+
+
+class RunUnclear(Exception):
+    """It could not be told who took the machine's memory: nobody's fault for certain."""
 
 
 class Output:
@@ -174,14 +196,81 @@ class Cancellation:
                 self._kill = None
 
 
+class _Whose(enum.Enum):
+    """The memory that nobody counts and that a run ended for."""
+
+    COUNTED = enum.auto()  # it did not
+    OWN = enum.auto()  # or that of a run beside it
+    NOBODYS = enum.auto()  # it did not come back with the run's end
+
+
+class _Turns:
+    """Runs at the same time, or one alone. One that wants to be alone comes before new ones."""
+
+    LOOK_S = 0.2  # how long a cancel may go unnoticed while it waits
+    PATIENCE_S = 10.0  # of one that wants to be alone: all others wait as well
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._alone = False
+        self._wanted = 0
+
+    @contextlib.contextmanager
+    def beside_others(self, cancellation: Cancellation) -> Iterator[None]:
+        with self._changed:
+            self._wait(lambda: not self._alone and not self._wanted, cancellation)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def alone(self, cancellation: Cancellation) -> Iterator[None]:
+        with self._changed:
+            self._wanted += 1
+            try:
+                self._wait(
+                    lambda: not self._alone and not self._running, cancellation, self.PATIENCE_S
+                )
+                self._alone = True
+            finally:
+                self._wanted -= 1
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone = False
+                self._changed.notify_all()
+
+    def _wait(
+        self, free: Callable[[], bool], cancellation: Cancellation, most_s: float = math.inf
+    ) -> None:
+        end_s = time.monotonic() + most_s
+        while not free():
+            if cancellation.cancelled:
+                raise RunCancelled
+            if time.monotonic() > end_s:
+                raise RunUnclear("no quiet moment came to tell who took the machine's memory")
+            self._changed.wait(self.LOOK_S)
+
+
 class _Slot:
     """The client's end of one slot: one conversation at a time."""
 
     def __init__(self, sock: socket.socket) -> None:
+        self.alone_left = ALONE_MOST
+        self.proven_hungry = False  # one of its directory's runs took what nobody counts, alone
         self._sock = sock
         self._lock = threading.Lock()
         self._number = 0
         self._broken: str | None = None
+        self.clearing_s = 0.0
+        """What the run before may still need: its files are freed after its answer."""
 
     def ask(
         self,
@@ -248,6 +337,7 @@ class Sandbox:
         self._process = process
         self._control = control
         self._slots = [_Slot(sock) for sock in slots]
+        self._turns = _Turns()
 
     @classmethod
     def start(
@@ -303,8 +393,32 @@ class Sandbox:
     ) -> Usage:
         """Runs one program in `slot` (0 up to slots - 1) and waits for its end.
 
-        One run per slot at a time. Raises RunCancelled, or SandboxFailure if the sandbox
-        failed or oj-box died."""
+        One run per slot at a time. Raises RunCancelled, SandboxFailure if the sandbox
+        failed or oj-box died, and RunUnclear."""
+        cancellation = cancellation or Cancellation()
+        own = self._slots[slot]
+        with self._turns.beside_others(cancellation):
+            usage, whose = self._run_once(own, request, cancellation)
+        # Also when no other slot ran anything: daemons of the machine take and give back, too. Only
+        # what happens again, alone, is the program's.
+        certain = own.proven_hungry
+        while whose is _Whose.NOBODYS or (whose is _Whose.OWN and not certain):
+            usage.close()
+            if own.alone_left == 0:
+                raise RunUnclear("whether this program took the machine's memory cannot be told")
+            own.alone_left -= 1
+            log.info("slot %d: the kernel's memory grew by more than a limit; again alone", slot)
+            _rewind(request.stdin)
+            with self._turns.alone(cancellation):
+                usage, whose = self._run_once(own, request, cancellation)
+            certain = True
+        own.proven_hungry |= whose is _Whose.OWN
+        return usage
+
+    def _run_once(
+        self, slot: _Slot, request: RunRequest, cancellation: Cancellation
+    ) -> tuple[Usage, _Whose]:
+        """How it ended, and whose memory it ended for that nobody counts."""
         with contextlib.ExitStack() as inputs, contextlib.ExitStack() as outputs:
             stdout = outputs.enter_context(Output.empty("stdout"))
             stderr = outputs.enter_context(Output.empty("stderr"))
@@ -312,11 +426,12 @@ class Sandbox:
             fds += [stdout.fileno(), stderr.fileno()]
             if request.data is not None:
                 fds.append(_open_directory(request.data, inputs))
-            answer = self._slots[slot].ask(
+            before_s, slot.clearing_s = slot.clearing_s, request.limits.dying_s
+            answer = slot.ask(
                 lambda number: _pack(number, request),
                 fds,
-                request.limits.wall_ms / 1000 + GRACE_S,
-                cancellation or Cancellation(),
+                request.limits.wall_ms / 1000 + request.limits.dying_s + before_s + GRACE_S,
+                cancellation,
             )
             if answer.kind is not boxwire.AnswerKind.RAN:
                 raise SandboxFailure(answer.fault)
@@ -327,7 +442,7 @@ class Sandbox:
             stderr.size_bytes = answer.stderr_bytes
             stderr.cut = bool(answer.flags & boxwire.AnswerFlag.STDERR_CUT)
             outputs.pop_all()
-            return Usage(
+            usage = Usage(
                 exit_code=answer.exit_code if answer.exit_code >= 0 else None,
                 signal=answer.signal or None,
                 limit_hit=LimitHit(answer.limit),
@@ -339,13 +454,16 @@ class Sandbox:
                 stderr=stderr,
                 exec_error=answer.error,
             )
+            return usage, _find_whose(answer.flags)
 
     def forget(self, slot: int) -> None:
         """Drops the slot's directory and layer, so that the caller's files are not held."""
+        self._slots[slot].alone_left = ALONE_MOST
+        self._slots[slot].proven_hungry = False
         answer = self._slots[slot].ask(
             lambda number: boxwire.pack_plain(boxwire.Kind.FORGET, number),
             (),
-            GRACE_S,
+            self._slots[slot].clearing_s + GRACE_S,
             Cancellation(),
         )
         if answer.kind is not boxwire.AnswerKind.FORGOT:
@@ -392,6 +510,21 @@ def _open_directory(path: str, undo: contextlib.ExitStack) -> int:
         raise SandboxFailure(f"cannot open the directory {path}: {error.strerror}") from error
     undo.callback(os.close, fd)
     return fd
+
+
+def _find_whose(flags: boxwire.AnswerFlag) -> _Whose:
+    if not flags & boxwire.AnswerFlag.UNCOUNTED:
+        return _Whose.COUNTED
+    return _Whose.NOBODYS if flags & boxwire.AnswerFlag.UNSURE else _Whose.OWN
+
+
+def _rewind(source: str | int | None) -> None:
+    """For another run of the same input. Raises RunUnclear for one that can be read only once."""
+    if isinstance(source, int):
+        try:
+            os.lseek(source, 0, os.SEEK_SET)
+        except OSError as error:
+            raise RunUnclear(f"the input cannot be read again: {error.strerror}") from error
 
 
 def _open_stdin(source: str | int | None, undo: contextlib.ExitStack) -> int:

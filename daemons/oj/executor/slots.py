@@ -24,6 +24,7 @@ from oj.executor.ledger import Ledger
 from oj.executor.pipeline import CannotJudge, Pipeline
 from oj.executor.sandbox import RunCancelled, SandboxFailure
 from oj.model import Result, Status, Verdict
+from oj.redact import describe
 
 SICK = "sick"
 
@@ -100,7 +101,7 @@ class Slots:
                 self._mark(slot, problem)
             except Exception as error:
                 log.exception("task %s failed here", job.id)
-                self._ledger.give_back(job, f"{type(error).__name__}: {error}"[:500])
+                self._ledger.give_back(job, describe(error)[:500])
                 continue
             if problem:
                 self._recover(slot)
