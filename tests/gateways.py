@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
+import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +17,10 @@ import servers
 from oj.client import Judicators
 from oj.rpc import ttypes as rpc
 from oj.tokens import make_secret
+
+UNIT = servers.TREE / "units" / "oj-gateway.service"
+# How the allocator behaves is a part of how much memory a gateway needs.
+ENVIRONMENT = dict(re.findall(r"(MALLOC_\w+)=(\S+)", UNIT.read_text()))
 
 
 @dataclass(frozen=True)
@@ -47,11 +54,18 @@ class Gateway:
                 settings,
             ]
         )
+        os.environ.update(ENVIRONMENT)
         self.daemon = servers.start_daemon("gateway", self.config, self.directory)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Gateway:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self.daemon.close()
@@ -115,6 +129,52 @@ class Gateway:
             yield _read_events(answer)
         finally:
             connection.close()
+
+
+class Nginx(servers.Process):
+    """nginx in front of a gateway, with the file that the package brings, but for TLS."""
+
+    SOURCE = servers.TREE / "share" / "nginx" / "oj-gateway.conf"
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.port = servers.free_port()
+        self.directory = servers.make_directory()
+        self.directory.chmod(0o755)
+        config = self.directory / "nginx.conf"
+        config.write_text(self._write(self.SOURCE.read_text(), gateway.port))
+        super().__init__(
+            ["nginx", "-e", "stderr", "-p", str(self.directory), "-c", str(config)],
+            self.directory / "log",
+        )
+        servers.wait_until(lambda: servers.accepts(self.port), 60, "nginx")
+
+    def _write(self, text: str, gateway: int) -> str:
+        _, _, secure = text.partition("listen 443")
+        server = "server {\n    listen 443" + secure
+        server = re.sub(r"(?m)^ *(ssl_|listen \[).*\n", "", server)
+        server = re.sub(r"listen 443.*;", f"listen 127.0.0.1:{self.port};", server)
+        server = server.replace("127.0.0.1:7580", f"127.0.0.1:{gateway}")
+        return (
+            "daemon off;\npid nginx.pid;\nworker_processes auto;\n"
+            "events { worker_connections 768; }\n"
+            "http {\naccess_log off;\n"
+            + "".join(
+                f"{kind}_temp_path {kind};\n"
+                for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+            )
+            + server
+            + "}\n"
+        )
+
+    def in_front(self, gateway: Gateway) -> Gateway:
+        """The same gateway, asked through this."""
+        found = copy.copy(gateway)
+        found.port = self.port
+        return found
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _read_events(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:

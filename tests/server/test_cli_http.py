@@ -14,6 +14,7 @@ import pytest
 
 import servers
 from gateways import Gateway
+from oj.cli.remote.gateway import Gateway as RemoteGateway
 
 # The same tests with another `environment`: the fixture below, not the one over Thrift.
 from test_cli import (  # noqa: F401
@@ -237,6 +238,41 @@ def test_a_redirect_is_not_followed_with_the_token(oj, gateway):  # noqa: F811
         assert gateway.url in said and "does not follow" in said
         # Neither is a stream.
         assert "does not follow" in one_line(oj("watch", "0" * 24, "--server", url, code=2))
+
+
+def test_who_asks_too_often_waits_and_goes_on(oj, gateway):  # noqa: F811
+    token = gateway.make_token("submit", user="ann")
+    task = gateway.call(
+        "POST", "/api/v1/tasks", {"execute": {"command": ["/bin/true"]}}, token=token
+    ).json["id"]
+    left = [None] * 3
+
+    class Busy(http.server.BaseHTTPRequestHandler):
+        """The gateway, whose first answers are those of somebody who asked too often."""
+
+        def do_GET(self):
+            if left and self.path.partition("?")[0].endswith((task, "/wait")):
+                left.pop()
+                self._answer(429, b'{"detail": "more than 3 requests a minute"}')
+            else:
+                answer = gateway.call("GET", self.path, token=token)
+                self._answer(answer.status, answer.body)
+
+        def _answer(self, status, content):
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Retry-After", "1")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with serving(Busy) as url:
+        remote = RemoteGateway(url, token, timeout_s=60.0)
+        assert remote.wait(task).id == task
+        assert not left
 
 
 @pytest.mark.parametrize("status", [200, 404])

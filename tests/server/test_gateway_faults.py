@@ -160,6 +160,38 @@ def test_a_reload_answers_every_request(gateway: Gateway) -> None:
     assert set(seen.statuses) <= {200, 201}
 
 
+def test_a_worker_that_is_replaced_ends_what_is_under_way(gateway: Gateway) -> None:
+    token = gateway.make_token("submit")
+    wait_until(lambda: both_serve(gateway), 60, "both workers")
+    before = workers(gateway)
+    task = {"execute": {"command": ["/bin/sleep", "60"], "limits": {"wall_ms": 90_000}}}
+    made = gateway.call("POST", "/api/v1/tasks", task, token=token).json["id"]
+    path = f"/api/v1/tasks/{made}"
+    statuses: list[int] = []
+
+    def wait() -> None:
+        try:
+            answer = gateway.call("GET", f"{path}/wait?timeout=15&status=running", token=token)
+            statuses.append(answer.status)
+        except (OSError, HTTPException):
+            statuses.append(0)
+
+    wait_until(
+        lambda: gateway.call("GET", path, token=token).json["status"] == "running", 60, "a run"
+    )
+    waits = [threading.Thread(target=wait) for _ in range(6)]
+    for one in waits:
+        one.start()
+    # Sent before this one, so that they have come to a worker as well.
+    assert gateway.call("GET", path, token=token).status == 200
+    gateway.daemon.send(signal.SIGHUP)
+    for one in waits:
+        one.join()
+    assert statuses == [200] * 6
+    gateway.call("POST", f"{path}/cancel", token=token)
+    wait_until(lambda: both_serve(gateway) and not workers(gateway) & before, 90, "new workers")
+
+
 def test_a_wrong_file_is_not_loaded_and_the_gateway_goes_on(gateway: Gateway) -> None:
     wait_until(lambda: both_serve(gateway), 60, "both workers")
     before = workers(gateway)

@@ -12,17 +12,23 @@ import io
 from typing import BinaryIO
 
 from oj.archive import tar, zip
-from oj.archive.rules import DEFAULT, Bounds, Collected
+from oj.archive.rules import DEFAULT, Bounds, Budget, Collected
 from oj.archive.streams import Unpacked, find_form
 from oj.errors import Oversized, Rejected
 
-__all__ = ["DEFAULT", "Bounds", "unpack"]
+__all__ = ["DEFAULT", "Bounds", "Budget", "unpack"]
 
 
 def unpack(
-    content: bytes | BinaryIO, name: str = "archive", bounds: Bounds = DEFAULT
+    content: bytes | BinaryIO,
+    name: str = "archive",
+    bounds: Bounds = DEFAULT,
+    budget: Budget | None = None,
 ) -> list[tuple[str, bytes]]:
-    """The files in the archive's order. Raises Rejected or Oversized, naming `name`."""
+    """The files in the archive's order. Raises Rejected or Oversized, naming `name`.
+
+    `budget` is for several archives that come together.
+    """
     file = io.BytesIO(content) if isinstance(content, bytes) else content
     try:
         size_bytes = file.seek(0, io.SEEK_END)
@@ -31,7 +37,7 @@ def unpack(
         file.seek(0)
         start = file.read(tar.BLOCK)
         file.seek(0)
-        collected = Collected(bounds)
+        collected = Collected(bounds, budget)
         if start.startswith((b"PK\3\4", b"PK\5\6")):
             zip.read(file, size_bytes, collected)
         elif (form := find_form(start)) is not None:

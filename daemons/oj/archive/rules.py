@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from oj import model
@@ -23,11 +23,44 @@ class Bounds:
 DEFAULT = Bounds()
 
 
+class Budget:
+    """What several archives may hold together; `charge` is told of memory before it is taken, and,
+    with less than nothing, when it is free again."""
+
+    def __init__(
+        self, total_bytes: int, charge: Callable[[int], None], entries: int = DEFAULT.entries
+    ) -> None:
+        self.total_bytes = total_bytes
+        self._left_bytes = total_bytes
+        self._entries = self._left_entries = entries
+        self._charge = charge
+
+    def count(self) -> None:
+        self._left_entries -= 1
+        if self._left_entries < 0:
+            raise Rejected(f"the archives together have more than {self._entries} entries")
+
+    def take(self, amount_bytes: int) -> None:
+        """So much more of a file that is not whole yet."""
+        self._left_bytes -= amount_bytes
+        if self._left_bytes < 0:
+            raise Oversized(
+                f"the archives together unpack to more than {self.total_bytes} bytes",
+                self.total_bytes,
+            )
+        self._charge(2 * amount_bytes)  # a file is there twice at the moment when it is whole
+
+    def settle(self, file_bytes: int) -> None:
+        """The file is whole."""
+        self._charge(-file_bytes)
+
+
 class Collected:
     """The files so far, with every rule about names, numbers and sizes."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, budget: Budget | None = None) -> None:
         self.bounds = bounds
+        self._budget = budget
         self.files: list[tuple[str, bytes]] = []
         self._entries = 0
         self._left_bytes = bounds.total_bytes
@@ -39,6 +72,8 @@ class Collected:
         self._entries += 1
         if self._entries > self.bounds.entries:
             raise Rejected(f"it has more than {self.bounds.entries} entries")
+        if self._budget is not None:
+            self._budget.count()
 
     def check_name(self, raw: str) -> str:
         """The name without a leading './', which tar likes; '' for the top itself."""
@@ -70,6 +105,8 @@ class Collected:
         content = bytearray()
         if claimed_bytes <= most_bytes:
             for chunk in chunks:
+                if self._budget is not None:
+                    self._budget.take(len(chunk))
                 content += chunk
                 if len(content) > most_bytes:
                     break
@@ -78,6 +115,8 @@ class Collected:
         self._left_bytes -= len(content)
         self._names.add(name)
         self.files.append((name, bytes(content)))
+        if self._budget is not None:
+            self._budget.settle(len(content))
 
     def _refuse_size(self, raw: str, most_bytes: int) -> None:
         if most_bytes == self.bounds.file_bytes:

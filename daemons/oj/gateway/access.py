@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-import ipaddress
 import secrets
 import threading
 import time
@@ -25,17 +24,22 @@ from typing import Any, TypeVar
 from flask import Blueprint, Flask, Response, current_app, g, jsonify, request
 
 from oj.errors import Missing
+from oj.gateway.addresses import find_client, is_in, network_of
 from oj.gateway.app import judicators, settings
+from oj.gateway.bodies import LOGIN_BYTES, read_body
 from oj.gateway.limits import Counters, too_many
 from oj.gateway.problems import Problem
 from oj.gateway.reading import parse_json
 from oj.rpc import ttypes as rpc
 
 COOKIE = "oj_session"
+# Over HTTPS: a browser takes it only from this host, with Secure, and not from a subdomain.
+SECURE_COOKIE = "__Host-" + COOKIE
 PREFIX = "oj_"
 KNOWN_S = 5.0  # a removed token opens doors for this long at most
 MOST_KNOWN = 10_000
 LONGEST_SECRET = 200
+RIGHT_S = 12 * 3600  # a token that was right is looked up for so long, whoever guesses beside it
 UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 OPEN, ANYONE = "open", "anyone"
 
@@ -108,6 +112,7 @@ class Access:
                 return token
         try:
             token = judicators().find_token(secret)
+            self.know(secret)
         except Missing:
             token = None
         with self._lock:
@@ -124,12 +129,50 @@ class Access:
         with self._lock:
             self._known.pop(key, None)
 
-    def check_attempts(self, client: str) -> None:
-        if self.counters.get("login", client) >= settings().limits.logins:
-            raise too_many("too many wrong tokens; wait a minute")
+    def admit(self, secret: str, client: str) -> rpc.Token | None:
+        """The token of a secret that somebody at this address shows; None if there is none.
 
-    def note_failure(self, client: str) -> None:
-        self.counters.add("login", client)
+        Wrong ones are counted, but a right one is not refused for them: behind one address there
+        may be a whole school. So each is looked up, at the cost of a call to a judicator, until
+        the address has shown as many wrong ones as it may ask for anything; from then on only
+        those are looked up that were right before. Guessing gains nothing by that: a token has
+        240 random bits.
+        """
+        limits = settings().limits
+        self._check_flood("login", secret, client, "tokens")
+        token = self.find(secret)
+        # A session's secret opens nothing but through its cookie, which scripts cannot read.
+        if token is not None and not token.parent:
+            return token
+        if self.counters.add("login", client) > limits.logins:
+            raise too_many("too many wrong tokens; wait a minute")
+        return None
+
+    def find_session(self, secret: str, client: str) -> rpc.Token | None:
+        """The session of a cookie; None if there is none.
+
+        Wrong ones, which an old page may well have, are nobody's mistake until they are a flood;
+        then they are bounded as wrong tokens are.
+        """
+        self._check_flood("session", secret, client, "sessions")
+        token = self.find(secret)
+        if token is not None and token.parent:
+            return token
+        self.counters.add("session", client)
+        return None
+
+    def know(self, secret: str) -> None:
+        """A secret is right: it is looked up also beside a flood of wrong ones."""
+        self.counters.flag(_right(secret), RIGHT_S)
+
+    def _check_flood(self, kind: str, secret: str, client: str, what: str) -> None:
+        most = settings().limits.requests
+        if self.counters.get(kind, client) >= most and not self.counters.flagged(_right(secret)):
+            raise too_many(f"far too many wrong {what}; wait a minute")
+
+
+def _right(secret: str) -> str:
+    return "right:" + hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 def access() -> Access:
@@ -149,13 +192,19 @@ def guard() -> None:
     if view is None:
         return  # there is nothing to guard: it will be a 404 or 405
     needed = getattr(view, "needs", None)
-    g.client = client_address()
+    g.address = find_client(
+        request.remote_addr or "",
+        request.headers.get("X-Forwarded-For", ""),
+        settings().access.proxies,
+    )
+    g.payer = g.client = network_of(g.address)
     if needed == OPEN:
         return
     if needed is None:
         raise Problem(403, "this call is not open to anyone")
     g.visitor = identify()
-    _count_request(g.visitor)
+    g.payer = g.visitor.owner or g.client
+    _count_request(g.payer)
     if needed != ANYONE and not _has(g.visitor, needed):
         if not g.visitor.token:
             raise unauthorized("a token is needed for this")
@@ -176,23 +225,20 @@ def identify() -> Visitor:
         kind, _, secret = header.partition(" ")
         if kind.lower() != "bearer":
             raise unauthorized("Authorization must be 'Bearer TOKEN'")
-        return _admit(secret.strip(), session=False)
-    cookie = request.cookies.get(COOKIE, "")
+        return _admit(secret.strip())
+    cookie = request.cookies.get(_cookie(), "")
     if cookie:
-        token = access().find(cookie)
-        if token is not None and token.parent:
+        token = access().find_session(cookie, g.client)
+        if token is not None:
             return _to_visitor(token, cookie)
     if settings().access.anonymous_reads:
         return Visitor("", frozenset({"read"}))
     return Visitor("", frozenset())
 
 
-def _admit(secret: str, *, session: bool) -> Visitor:
-    access().check_attempts(g.client)
-    token = access().find(secret)
-    # A session's secret opens nothing but through its cookie, which scripts cannot read.
-    if token is None or token.parent:
-        access().note_failure(g.client)
+def _admit(secret: str) -> Visitor:
+    token = access().admit(secret, g.client)
+    if token is None:
         raise unauthorized("the token is not known, or has expired")
     return _to_visitor(token)
 
@@ -213,28 +259,10 @@ def unauthorized(detail: str) -> Problem:
     return Problem(401, detail, headers={"WWW-Authenticate": 'Bearer realm="oj"'})
 
 
-def _count_request(one: Visitor) -> None:
+def _count_request(client: str) -> None:
     most = settings().limits.requests
-    if access().counters.add("request", one.owner or g.client) > most:
+    if access().counters.add("request", client) > most:
         raise too_many(f"more than {most} requests a minute")
-
-
-def client_address() -> str:
-    """Where the request comes from; a proxy that we were told of is believed about it."""
-    address = request.remote_addr or ""
-    proxies = settings().access.proxies
-    hops = [hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",")]
-    while proxies and hops and _is_in(address, proxies):
-        address = hops.pop() or address
-    return address
-
-
-def _is_in(address: str, networks: Any) -> bool:
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return any(found in network for network in networks)
 
 
 # ----------------------------------------------------------------- sessions
@@ -274,11 +302,12 @@ def tell_session() -> Response:
 @needs(OPEN)
 def log_in() -> Response:
     # Of this type only: a form on another site cannot send it without asking first.
-    body = parse_json(request.get_data()) if request.is_json else None
+    body = parse_json(read_body(LOGIN_BYTES)) if request.is_json else None
     secret = body.get("token") if isinstance(body, dict) else None
     if not isinstance(secret, str) or not secret:
         raise Problem(422, "token is missing", "token")
-    found = _admit(secret.strip(), session=False)
+    found = _admit(secret.strip())
+    _count_request(found.owner)
     opened = PREFIX + "s_" + secrets.token_urlsafe(32)
     lasts_s = settings().access.session_s
     token = judicators().add_token(
@@ -292,9 +321,10 @@ def log_in() -> Response:
         ),
         opened,
     )
+    access().know(opened)
     answer = jsonify(describe(_to_visitor(token, opened)))
     answer.set_cookie(
-        COOKIE,
+        _cookie(),
         opened,
         max_age=int(lasts_s),
         httponly=True,
@@ -314,8 +344,12 @@ def log_out() -> Response:
             judicators().remove_token(one.token)
         access().forget(one.session)  # after it: nobody may learn of it anew in between
     answer = Response(status=204)
-    answer.delete_cookie(COOKIE, path="/", samesite="Strict", httponly=True)
+    answer.delete_cookie(_cookie(), path="/", samesite="Strict", httponly=True, secure=_is_secure())
     return answer
+
+
+def _cookie() -> str:
+    return SECURE_COOKIE if _is_secure() else COOKIE
 
 
 def _is_secure() -> bool:
@@ -323,5 +357,5 @@ def _is_secure() -> bool:
     if chosen != "auto":
         return chosen == "yes"
     if request.headers.get("X-Forwarded-Proto", "") == "https":
-        return _is_in(request.remote_addr or "", settings().access.proxies)
+        return is_in(request.remote_addr or "", settings().access.proxies)
     return request.scheme == "https"

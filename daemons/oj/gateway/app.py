@@ -20,8 +20,10 @@ HEALTH_S = 2.0
 # Each has a function `install(app)`. In this order, so that what guards comes before what serves.
 PARTS = (
     "metrics",
+    "bodies",
     "squeezing",
     "access",
+    "storage",
     "cluster_api",
     "tasks_api",
     "downloads",

@@ -11,6 +11,7 @@ from oj import model, plain
 from oj.errors import Rejected
 from oj.gateway.access import needs
 from oj.gateway.app import judicators
+from oj.gateway.bodies import SMALL_BYTES, read_body
 from oj.gateway.reading import Reader, parse_json
 from oj.model import check_node
 
@@ -84,7 +85,7 @@ def tell_history() -> Response:
 @needs("admin")
 def drain_executor(name: str) -> Response:
     """Takes an executor out of service once it has finished what it runs, or back in."""
-    body = Reader(parse_json(request.get_data()))
+    body = Reader(parse_json(read_body(SMALL_BYTES)))
     on = body.take("on")
     body.end()
     if not isinstance(on, bool):

@@ -14,8 +14,10 @@ from werkzeug.http import parse_range_header
 
 from oj.calls import GET_RESULT, GET_TASK, digest_of
 from oj.errors import Missing, Rejected
+from oj.gateway import storage
 from oj.gateway.access import needs
 from oj.gateway.app import judicators
+from oj.gateway.bodies import read_body
 from oj.gateway.problems import Problem
 from oj.gateway.tasks_api import look_up
 from oj.model import CHUNK_BYTES, Data, File, Outcome, TaskInfo, check_digest
@@ -171,11 +173,12 @@ def _in_range(
 def put_blob(digest: str) -> Response:
     """Stores the body, so that tasks can name it by its digest."""
     check_digest(digest)
-    content = request.get_data()
+    content = read_body()
     if digest_of(content) != digest:
         raise Rejected("the body is not what the digest says", "digest")
     known = digest in judicators().has_blobs([digest])
     if not known:
+        storage.charge(len(content))
         judicators().put_blob(content)
     return Response(status=200 if known else 201)
 

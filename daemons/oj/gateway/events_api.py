@@ -19,14 +19,14 @@ from oj.errors import Unavailable
 from oj.gateway.access import Visitor, needs, visitor
 from oj.gateway.app import judicators
 from oj.gateway.hub import Happening, Hub
-from oj.gateway.limits import Streams
+from oj.gateway.limits import Seats
 from oj.gateway.tasks_api import look_up
 from oj.model import TaskInfo
 
 HEARTBEAT_S = 15.0
 RETRY_MS = 1000
+RETRY_S = 5  # of who finds no place
 LONGEST_S = 3600.0  # then the browser comes again by itself
-RESERVED_THREADS = 24  # are left for other requests
 GAP = "event: gap\ndata: {}\n\n"
 
 routes = Blueprint("events", __name__, url_prefix="/api/v1")
@@ -35,8 +35,12 @@ routes = Blueprint("events", __name__, url_prefix="/api/v1")
 def install(app: Flask) -> None:
     found = app.extensions["oj.settings"]
     app.extensions["oj.hub"] = Hub(app.extensions["oj.judicators"])
-    app.extensions["oj.streams"] = Streams(
-        found.limits.streams, max(4, found.threads - RESERVED_THREADS)
+    app.extensions["oj.streams"] = Seats(
+        "event streams",
+        found.limits.streams,
+        found.long_threads,
+        app.extensions["oj.threads"],
+        RETRY_S,
     )
     app.register_blueprint(routes)
 
@@ -67,8 +71,8 @@ def _last_event_id() -> str:
 
 
 def _stream(pieces: Iterator[str]) -> Response:
-    streams: Streams = current_app.extensions["oj.streams"]
-    client = visitor().owner or g.client
+    streams: Seats = current_app.extensions["oj.streams"]
+    client = g.payer
     streams.enter(client)
     answer = Response(pieces, content_type="text/event-stream; charset=utf-8")
     answer.call_on_close(lambda: streams.leave(client))

@@ -14,7 +14,17 @@ FIFO = "master.fifo"
 METRICS = "metrics"
 RELOAD = b"c"  # one worker after the other
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library's own name for it
-MERCY_S = 5  # for requests under way when it stops or loads itself anew; streams come back
+WORKER_BYTES = 128 << 20
+MERCY_S = 5  # for requests under way when it stops; streams come back
+# The same of a worker that is replaced, while the others serve: longer than a request may wait for
+# a task (30 s). Streams are cut off then, and come back; so are downloads that take longer.
+RELOAD_MERCY_S = 35
+
+
+def worker_bytes(found: Settings) -> int:
+    """Of memory, that a worker may keep: itself, and what requests have in hand and half of that
+    again."""
+    return WORKER_BYTES + 3 * found.limits.memory_bytes // 2
 
 
 def write_ini(found: Settings, config: Path) -> str:
@@ -32,6 +42,8 @@ def write_ini(found: Settings, config: Path) -> str:
         ("master-fifo", found.runtime_directory / FIFO),
         ("http-keepalive", 30),
         ("http-auto-chunked", "true"),
+        # Who asks whether to send a large body is told so at once; curl would wait a second.
+        ("http-manage-expect", 1),
         ("http-timeout", 90),
         ("http-connect-timeout", 5),
         ("http-buffer-size", 16384),
@@ -56,8 +68,12 @@ def write_ini(found: Settings, config: Path) -> str:
             f"name={CACHE},items={CACHED_ITEMS},keysize={CACHED_KEY_BYTES},blocksize=64,purge_lru=1",
         ),
         ("die-on-term", "true"),
-        ("worker-reload-mercy", MERCY_S),
+        ("worker-reload-mercy", RELOAD_MERCY_S),
         ("reload-mercy", MERCY_S),
+        # A worker that has kept more than its requests may have in hand is replaced: it takes no
+        # more of them, and ends when those under way are answered or the mercy is over. That is
+        # well before the unit's MemoryMax would have the kernel end all of them.
+        ("reload-on-rss", worker_bytes(found) >> 20),
         ("ignore-sigpipe", "true"),
         ("ignore-write-errors", "true"),
         ("disable-write-exception", "true"),

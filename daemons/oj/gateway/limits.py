@@ -69,35 +69,126 @@ def left_s() -> int:
     return WINDOW_S - int(time.time()) % WINDOW_S
 
 
-def too_many(what: str) -> Problem:
-    return Problem(429, what, headers={"Retry-After": str(left_s())})
+def too_many(what: str, retry_s: int | None = None) -> Problem:
+    wait_s = left_s() if retry_s is None else retry_s
+    return Problem(429, what, headers={"Retry-After": str(wait_s)})
 
 
-class Streams:
-    """Event streams at one time, which hold a thread each: of one client, and of all."""
+class Threads:
+    """Threads of this process that may be held for long, by whatever kind of request.
 
-    def __init__(self, of_one: int, of_all: int) -> None:
-        self._of_one, self._of_all = of_one, of_all
-        self._lock = threading.Lock()
+    One client has a third of them at most: the bounds of each kind are together more than that.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.of_one = max(1, most // 3)
+        self.held = 0
+        self.by_client: dict[str, int] = {}
+        self.lock = threading.Lock()
+
+
+class Seats:
+    """Requests of one kind that hold a thread for long: so many of one client, and of all."""
+
+    def __init__(self, what: str, of_one: int, of_all: int, threads: Threads, retry_s: int) -> None:
+        self._what, self._of_one, self._of_all = what, of_one, of_all
+        self._threads, self._retry_s = threads, retry_s
         self._open: dict[str, int] = {}
         self._total = 0
 
     def enter(self, client: str) -> None:
-        with self._lock:
-            if self._total >= self._of_all:
-                raise Problem(503, "too many event streams are open", headers={"Retry-After": "5"})
+        threads = self._threads
+        with threads.lock:
             if self._open.get(client, 0) >= self._of_one:
-                raise too_many(f"you have {self._of_one} event streams open already")
+                raise too_many(f"you have {self._of_one} {self._what} open already", self._retry_s)
+            if threads.by_client.get(client, 0) >= threads.of_one:
+                raise too_many(
+                    f"you have {threads.of_one} event streams, waiting requests and large "
+                    "downloads open already",
+                    self._retry_s,
+                )
+            if self._total >= self._of_all or threads.held >= threads.most:
+                raise Problem(
+                    503,
+                    f"too many {self._what} are open",
+                    headers={"Retry-After": str(self._retry_s)},
+                )
             self._open[client] = self._open.get(client, 0) + 1
             self._total += 1
+            threads.by_client[client] = threads.by_client.get(client, 0) + 1
+            threads.held += 1
 
     def leave(self, client: str) -> None:
-        with self._lock:
+        threads = self._threads
+        with threads.lock:
+            threads.held -= 1
             self._total -= 1
-            self._open[client] -= 1
-            if not self._open[client]:
-                del self._open[client]
+            for counts in (self._open, threads.by_client):
+                counts[client] -= 1
+                if not counts[client]:
+                    del counts[client]
 
     @property
     def total(self) -> int:
         return self._total
+
+
+class Memory:
+    """Bytes that requests of this process have in hand: of one client, and of all.
+
+    What a request takes is charged to a Bill, which is paid back when the request ends. A request
+    alone is never refused: its bill goes up to what one client may have, and no further. Small
+    ones are free, so that they are served while large ones fill the rest; there are at most as
+    many of them as threads.
+    """
+
+    FREE_BYTES = 256 << 10
+
+    def __init__(self, of_one_bytes: int, of_all_bytes: int) -> None:
+        self._of_one, self._of_all = of_one_bytes, of_all_bytes
+        self._lock = threading.Lock()
+        self._held: dict[str, int] = {}
+        self._total = 0
+
+    def open(self, client: str) -> Bill:
+        return Bill(self, client)
+
+    @property
+    def total_bytes(self) -> int:
+        return self._total
+
+    def change(self, client: str, held: int, wanted: int) -> int:
+        """What the bill stands at afterwards; 429 or 503 if there is no more."""
+        wanted = 0 if wanted <= self.FREE_BYTES else min(wanted, self._of_one)
+        more = wanted - held
+        with self._lock:
+            if more > 0 and self._held.get(client, 0) + more > self._of_one:
+                raise too_many("your other requests fill the memory that you may use", 1)
+            if more > 0 and self._total + more > self._of_all:
+                raise Problem(
+                    503, "large requests fill the gateway's memory", headers={"Retry-After": "2"}
+                )
+            self._total += more
+            self._held[client] = self._held.get(client, 0) + more
+            if self._held[client] <= 0:
+                del self._held[client]
+        return wanted
+
+
+class Bill:
+    """What one request has in hand."""
+
+    def __init__(self, memory: Memory, client: str) -> None:
+        self._memory, self._client = memory, client
+        self._wanted = 0
+        self._held = 0
+
+    def add(self, amount_bytes: int) -> None:
+        """Takes so much more; less than nothing gives some back."""
+        self._held = self._memory.change(self._client, self._held, self._wanted + amount_bytes)
+        self._wanted += amount_bytes
+
+    def close(self) -> None:
+        self._held = self._memory.change(self._client, self._held, 0)
+        self._wanted = 0

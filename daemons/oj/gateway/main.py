@@ -24,12 +24,15 @@ from oj import service
 from oj.child import Child, Silent
 from oj.clock import backoff
 from oj.errors import Unavailable
-from oj.gateway.ini import FIFO, MERCY_S, METRICS, RELOAD, write_ini
+from oj.gateway.ini import FIFO, MERCY_S, METRICS, RELOAD, worker_bytes, write_ini
+from oj.gateway.presence import Presence
 from oj.gateway.settings import Settings, load
+from oj.redact import redact
 
 PROGRAM = "uwsgi-core"
 CHECK_TIMEOUT_S = 4.0
 STOP_S = MERCY_S + 10.0
+OWN_BYTES = 128 << 20  # of this daemon, and of uWSGI without its workers
 QUIET_START_S = 5.0  # no word of trouble before that: the application needs a second or two
 
 log = logging.getLogger("oj.gateway")
@@ -41,7 +44,8 @@ def read_line(line: str) -> tuple[int, str]:
         level = {"2": 50, "3": 40, "4": 30, "5": 20, "6": 20, "7": 10}.get(line[1], logging.INFO)
         return level, line[3:]
     # Dozens of lines at each start; our own say what matters of them.
-    return logging.DEBUG, line
+    # Some of them are Python's words about an error, or have a request's address.
+    return logging.DEBUG, redact(line)
 
 
 def serve(daemon: service.Service, settings: Settings) -> None:
@@ -51,6 +55,16 @@ def serve(daemon: service.Service, settings: Settings) -> None:
     (directory / METRICS).mkdir(mode=0o700)
     ini = directory / "uwsgi.ini"
     ini.write_text(write_ini(settings, keep_checked(settings)))
+    needed_bytes = settings.processes * worker_bytes(settings) + OWN_BYTES
+    allowed_bytes = find_memory_limit()
+    if allowed_bytes is not None and allowed_bytes < needed_bytes:
+        log.warning(
+            "MemoryMax is %d MB, and %d processes may need %d MB: raise MemoryHigh and MemoryMax "
+            "by 'systemctl edit oj-gateway', or lower 'memory' or 'processes' in gateway.conf",
+            allowed_bytes >> 20,
+            settings.processes,
+            needed_bytes >> 20,
+        )
     daemon.status("uWSGI is starting")
     with contextlib.ExitStack() as stack:
         child = Child(
@@ -74,7 +88,25 @@ def serve(daemon: service.Service, settings: Settings) -> None:
         if wait_until_serving(daemon, check):
             host, port = settings.listen
             daemon.ready(f"serving at http://{host}:{port}/")
+            stack.enter_context(Presence(settings))
             daemon.supervise(child.guard(check))
+
+
+def find_memory_limit(root: Path = Path("/")) -> int | None:
+    """What the unit's cgroup, of version 2 or 1, allows this process and its children."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                file = root / "sys/fs/cgroup" / path.lstrip("/") / "memory.max"
+            elif controllers == "memory":
+                file = root / "sys/fs/cgroup/memory" / path.lstrip("/") / "memory.limit_in_bytes"
+            else:
+                continue
+            if file.exists():
+                found = file.read_text().strip()
+                return None if found == "max" else int(found)
+    return None
 
 
 def keep_checked(settings: Settings) -> Path:

@@ -47,6 +47,7 @@ STREAMS = Gauge("oj_gateway_streams", "Open event streams", multiprocess_mode="l
 
 
 def install(app: Flask) -> None:
+    app.extensions["oj.requests"] = REQUESTS
     app.before_request(_begin)
     app.after_request(_end)
     app.add_url_rule("/metrics", "metrics", tell_metrics)
@@ -84,7 +85,7 @@ def tell_metrics() -> Response:
 def _check_client() -> None:
     address: Any = None
     with contextlib.suppress(ValueError):
-        address = ipaddress.ip_address(g.client)
+        address = ipaddress.ip_address(g.address)
     if address is None or not any(address in one for one in settings().access.metrics):
         raise Problem(403, "metrics are for configured networks only")
 

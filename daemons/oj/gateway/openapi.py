@@ -310,6 +310,10 @@ def _schemas() -> Schema:
                 "version": _or_null("string"),
                 "address": _or_null("string"),
                 "system": {"type": "object", "additionalProperties": TEXT},
+                "rivals": _list(
+                    _object({"incarnation": TEXT, "address": _or_null("string"), "since": TIME}),
+                    description="other processes that report under its name, and are refused",
+                ),
                 "incarnation": _or_null("string", description="another one after each start"),
                 "report_time": TIME,
             }
@@ -348,7 +352,7 @@ def _operation(
     if parameters:
         numbers |= {404, 422}
     if body is not None:
-        numbers |= {400, 413, 415, 422}
+        numbers |= {400, 408, 413, 415, 422}
     responses: Schema = {
         status: {"description": answer.pop("description", "done"), **answer}
         for status, answer in answers.items()
@@ -629,6 +633,7 @@ def _paths() -> Schema:
                                 "etcd": _list({"type": "object"}),
                                 "database": _list({"type": "object"}),
                                 "judicators": _list({"type": "object"}),
+                                "gateways": _list({"type": "object"}),
                                 "troubles": _list(TEXT),
                             }
                         )

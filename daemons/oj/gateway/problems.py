@@ -6,12 +6,13 @@ by their status, and anything unforeseen as a 500 that names a number to look fo
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 from http import HTTPStatus
 from typing import Any
 
-from flask import Flask, Response, json, request
+from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from oj.errors import Missing, Oversized, Rejected, Unavailable
@@ -38,21 +39,28 @@ class Problem(Exception):
         self.more = more
 
 
-def respond(problem: Problem) -> Response:
+def write_body(problem: Problem, path: str) -> bytes:
     status = HTTPStatus(problem.status)
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": status.phrase,
         "status": int(status),
         "detail": problem.detail,
-        "instance": request.path,
+        "instance": path,
     }
     if problem.field:
         body["field"] = problem.field
     body.update(problem.more)
-    answer = Response(json.dumps(body) + "\n", int(status), content_type=CONTENT_TYPE)
-    answer.headers.update(problem.headers)
-    answer.headers["Cache-Control"] = "no-store"
+    return json.dumps(body).encode() + b"\n"
+
+
+def write_headers(problem: Problem) -> dict[str, str]:
+    return {"Content-Type": CONTENT_TYPE, **problem.headers, "Cache-Control": "no-store"}
+
+
+def respond(problem: Problem) -> Response:
+    answer = Response(write_body(problem, request.path), problem.status)
+    answer.headers.update(write_headers(problem))
     return answer
 
 

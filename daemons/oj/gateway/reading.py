@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oj.errors import Rejected
+from oj.gateway import json_bounds
 from oj.model import (
     MAX_TASKS,
     Compare,
@@ -99,9 +100,15 @@ class Reader:
             raise Rejected(f"{self.place(shown)!r} is not known here", self.place(shown))
 
 
-def parse_json(content: bytes) -> Any:
+def parse_json(content: bytes, charge: Callable[[int], None] = lambda _: None) -> Any:
+    """`charge` is told what memory it takes, before it takes any."""
+    charge(json_bounds.cost_bytes(content, json_bounds.check(content)))
     try:
-        return json.loads(content)
+        # As text: from bytes the parser would guess UTF-16 and UTF-32 too, where the bytes that
+        # were counted are parts of other characters.
+        return json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise Rejected("the body is not JSON in UTF-8") from None
     except (ValueError, RecursionError):  # the latter: nested without end
         raise Rejected("the body is not JSON") from None
 

@@ -35,6 +35,13 @@ class Limits:
     requests: int  # a minute and client
     logins: int  # failed ones a minute and client
     streams: int  # at one time, of one client
+    waits: int  # the same
+    bodies: int  # the same, on their way in
+    pace_bytes: int  # a second, below which a body is given up
+    json_bytes: int
+    unpacked_bytes: int  # of all archives of a request
+    memory_bytes: int  # that large requests of a process have in hand
+    stored_bytes: int  # a day and user; 0: no limit
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,16 @@ class Settings:
     access: Access
     limits: Limits
     webhooks: Webhooks
+
+    @property
+    def body_threads(self) -> int:
+        """Of each process, for bodies on their way in."""
+        return max(2, self.threads // 8)
+
+    @property
+    def long_threads(self) -> int:
+        """Of each process, for event streams, waiting requests and large downloads."""
+        return max(4, self.threads - self.body_threads - self.threads // 10)
 
     @property
     def local(self) -> Address:
@@ -92,6 +109,13 @@ def load(path: Path) -> Settings:
             requests=limits["requests"],
             logins=limits["logins"],
             streams=limits["streams"],
+            waits=limits["waits"],
+            bodies=limits["bodies"],
+            pace_bytes=limits["pace"],
+            json_bytes=limits["json"],
+            unpacked_bytes=limits["unpacked"],
+            memory_bytes=limits["memory"] or 4 * limits["body"],
+            stored_bytes=limits["stored"],
         ),
         webhooks=Webhooks(
             send=webhooks["send"],
@@ -125,6 +149,14 @@ def find_mistakes(found: Settings) -> list[str]:
         mistakes.append("access.session: is not between 1m and 90d")
     if found.limits.body_bytes < LEAST_BODY_BYTES:
         mistakes.append("limits.body: less than 64K leaves no room for a program")
+    if found.limits.pace_bytes < 1:
+        mistakes.append("limits.pace: less than 1 byte a second would wait for ever")
+    if found.limits.json_bytes < LEAST_BODY_BYTES:
+        mistakes.append("limits.json: less than 64K leaves no room for a program")
+    if found.limits.memory_bytes < 3 * found.limits.body_bytes:
+        mistakes.append(
+            "limits.memory: is less than three times limits.body, so that no such body has room"
+        )
     return mistakes
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from flask import Blueprint, Flask, Response, jsonify, request, url_for
+from flask import Blueprint, Flask, Response, current_app, g, jsonify, request, url_for
 
 from oj import archive, model, plain
-from oj.calls import GET_ALL, GET_RESULT, GET_SUMMARY
+from oj.calls import GET_ALL, GET_RESULT, GET_SUMMARY, GET_TASK
 from oj.errors import Missing, Rejected
+from oj.gateway import storage
 from oj.gateway.access import needs, visitor
-from oj.gateway.app import judicators
+from oj.gateway.app import judicators, settings
+from oj.gateway.bodies import SMALL_BYTES, bill, read_body, read_form_body
+from oj.gateway.limits import Seats
 from oj.gateway.problems import Problem
 from oj.gateway.reading import Reader, parse_json, read_batch, read_form, read_task, read_time
 from oj.model import Status, Task, TaskInfo, Verdict, add_time_ms, check_id
@@ -21,6 +25,7 @@ from oj.pairs import pair_tests
 LONGEST_WAIT_S = 30.0
 MOST_LISTED = 200
 MOST_REJUDGED = 100
+WAIT_RETRY_S = 5  # of who finds no place to wait
 KEY_HEADER = "Idempotency-Key"
 _FILES = frozenset({"source", "data", "input", "expected", "tests", "archive"})
 
@@ -28,6 +33,14 @@ routes = Blueprint("tasks", __name__, url_prefix="/api/v1/tasks")
 
 
 def install(app: Flask) -> None:
+    found = app.extensions["oj.settings"]
+    app.extensions["oj.waits"] = Seats(
+        "waiting requests",
+        found.limits.waits,
+        found.long_threads // 2,  # the other half is for event streams
+        app.extensions["oj.threads"],
+        WAIT_RETRY_S,
+    )
     app.register_blueprint(routes)
 
 
@@ -40,12 +53,13 @@ def create_task() -> tuple[Response, int, dict[str, str]]:
     if request.mimetype == "multipart/form-data":
         task = _read_multipart()
     else:
-        task = read_task(_read_json())
+        task = read_task(_read_json(settings().limits.json_bytes))
     key = request.headers.get(KEY_HEADER)
     if key:
         task = replace(task, key=model.check_word(key, KEY_HEADER))
     [task] = _own([task])
     _spend(1)
+    storage.charge_tasks([task])
     task_id = judicators().add(task)
     # Without a key it is new, and what there is to tell of it is known here.
     info = _describe_new(task_id, task) if task.key is None else judicators().get(task_id)
@@ -59,8 +73,9 @@ def create_task() -> tuple[Response, int, dict[str, str]]:
 @routes.post("/batch")
 @needs("submit")
 def create_tasks() -> tuple[Response, int]:
-    tasks = _own(read_batch(_read_json()))
+    tasks = _own(read_batch(_read_json(settings().limits.json_bytes)))
     _spend(len(tasks))
+    storage.charge_tasks(tasks)
     return jsonify(ids=judicators().add_many(tasks)), 201
 
 
@@ -78,11 +93,12 @@ def _describe_new(task_id: str, task: Task) -> TaskInfo:
     )
 
 
-def _read_json() -> Any:
+def _read_json(most_bytes: int) -> Any:
     if request.mimetype not in ("application/json", ""):
         raise Problem(415, "the body must be application/json or multipart/form-data")
+    content = read_body(most_bytes)
     try:
-        return parse_json(request.get_data())
+        return parse_json(content, bill().add)
     except Rejected as error:
         raise Problem(400, error.message) from None
 
@@ -92,6 +108,7 @@ def _read_multipart() -> Task:
     boundary = request.mimetype_params.get("boundary")
     if not boundary or not boundary.isascii():
         raise Problem(400, "the form does not say what its boundary is")
+    read_form_body()
     try:
         fields = request.form.to_dict()
     except ValueError:
@@ -99,9 +116,11 @@ def _read_multipart() -> Task:
     described: Any = {}
     if "task" in fields:
         try:
-            described = parse_json(fields.pop("task").encode())
-        except (Rejected, UnicodeEncodeError):
+            described = parse_json(fields.pop("task").encode(), bill().add)
+        except UnicodeEncodeError:
             raise Rejected("task is not JSON", "task") from None
+        except Rejected as error:
+            raise Rejected(error.message.replace("the body", "task"), "task") from None
     files = request.files.to_dict(flat=False)
     for name in files:
         if name not in _FILES:
@@ -112,13 +131,14 @@ def _read_multipart() -> Task:
         for name, some in files.items()
     }
     source = [_to_file(*one) for one in read.get("source", ())]
+    budget = archive.Budget(settings().limits.unpacked_bytes, bill().add)
     for name, content in read.get("archive", ()):
-        source += [_to_file(*one) for one in archive.unpack(content, name)]
+        source += [_to_file(*one) for one in archive.unpack(content, name, budget=budget)]
     return replace(
         task,
         source=(*task.source, *source),
         data=(*task.data, *(_to_file(*one) for one in read.get("data", ()))),
-        tests=(*task.tests, *_read_tests(read)),
+        tests=(*task.tests, *_read_tests(read, budget)),
     )
 
 
@@ -127,10 +147,13 @@ def _to_file(name: str, content: bytes) -> model.File:
     return model.File(name.replace("\\", "/").rpartition("/")[2], model.Data(inline=content))
 
 
-def _read_tests(read: dict[str, list[tuple[str, bytes]]]) -> list[model.Test]:
+def _read_tests(
+    read: dict[str, list[tuple[str, bytes]]], budget: archive.Budget
+) -> list[model.Test]:
     tests = []
     for name, content in read.get("tests", ()):
-        files = {path.rpartition("/")[2]: body for path, body in archive.unpack(content, name)}
+        unpacked = archive.unpack(content, name, budget=budget)
+        files = {path.rpartition("/")[2]: body for path, body in unpacked}
         tests += [
             model.Test(word, model.Data(inline=files[given]), model.Data(inline=files[expected]))
             for word, given, expected in pair_tests(files, name)
@@ -216,7 +239,12 @@ def wait_for_task(task_id: str) -> Response:
         tests_done = int(_number("tests_done", -1, model.MAX_TESTS, least=-1))
         known = TaskInfo(id=task_id, status=_word(Status, status, "status"), tests_done=tests_done)
     look_up(task_id)
-    info = judicators().wait(task_id, known, timeout_s, GET_RESULT)
+    waits: Seats = current_app.extensions["oj.waits"]
+    waits.enter(g.payer)
+    try:
+        info = judicators().wait(task_id, known, timeout_s, GET_RESULT)
+    finally:
+        waits.leave(g.payer)
     return jsonify(plain.task(info))
 
 
@@ -337,8 +365,8 @@ def _time(field: str) -> int | None:
 # ------------------------------------------------------------------ changing
 
 
-def _look_up_to_change(task_id: str) -> TaskInfo:
-    info = look_up(task_id)
+def _look_up_to_change(task_id: str, what: int = GET_SUMMARY) -> TaskInfo:
+    info = look_up(task_id, what)
     if not visitor().may_change(info.user):
         raise Problem(403, "only its user or the role 'admin' may do this")
     return info
@@ -354,8 +382,9 @@ def cancel_task(task_id: str) -> Response:
 @routes.post("/<task_id>/rejudge")
 @needs("submit")
 def rejudge_task(task_id: str) -> tuple[Response, int, dict[str, str]]:
-    info = _look_up_to_change(task_id)
+    info = _look_up_to_change(task_id, GET_TASK)
     _spend(1)
+    storage.charge_tasks([info.task] if info.task else [])
     again = judicators().rejudge(info.id)
     return jsonify(id=again), 201, {"Location": url_for("tasks.get_task", task_id=again)}
 
@@ -363,11 +392,17 @@ def rejudge_task(task_id: str) -> tuple[Response, int, dict[str, str]]:
 @routes.post("/rejudge")
 @needs("submit")
 def rejudge_tasks() -> tuple[Response, int]:
-    body = Reader(_read_json())
+    body = Reader(_read_json(SMALL_BYTES))
     ids = body.each("ids", check_id)
     body.end()
     if not 1 <= len(ids) <= MOST_REJUDGED:
         raise Rejected(f"ids needs 1 to {MOST_REJUDGED} entries", "ids")
-    found = [_look_up_to_change(task_id) for task_id in dict.fromkeys(ids)]
+    found = [_look_up_to_change(task_id).id for task_id in dict.fromkeys(ids)]
     _spend(len(found))
-    return jsonify(ids={info.id: judicators().rejudge(info.id) for info in found}), 201
+    # All or none of them: measured one after the other, so that one at a time is in memory.
+    amounts: Counter[str] = Counter()
+    for task_id in found:
+        info = look_up(task_id, GET_TASK)
+        amounts += storage.measure([info.task] if info.task else [])
+    storage.charge_users(amounts)
+    return jsonify(ids={task_id: judicators().rejudge(task_id) for task_id in found}), 201

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flask import Blueprint, Flask, Response, jsonify, request
+from flask import Blueprint, Flask, Response, jsonify
 
 from oj import plain
 from oj.errors import Rejected
 from oj.gateway.access import needs
 from oj.gateway.app import judicators
+from oj.gateway.bodies import SMALL_BYTES, read_body
 from oj.gateway.reading import Reader, parse_json, read_time
 from oj.rpc import ttypes as rpc
 
@@ -33,7 +34,7 @@ def list_tokens() -> Response:
 @routes.post("")
 @needs("admin")
 def create_token() -> tuple[Response, int]:
-    body = Reader(parse_json(request.get_data()))
+    body = Reader(parse_json(read_body(SMALL_BYTES)))
     token = rpc.Token(
         name=body.text("name"),
         user=body.text("user"),

@@ -7,11 +7,12 @@ import os
 import sys
 from pathlib import Path
 
+from oj import redact
 from oj.gateway.app import make_app
 from oj.gateway.settings import load
 
 
-class _Levelled(logging.Formatter):
+class _Levelled(redact.Formatter):
     """Puts the level in front of each line, for the daemon that copies them to the journal."""
 
     _NUMBERS = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
@@ -25,5 +26,6 @@ _handler = logging.StreamHandler(sys.stderr)
 _handler.setFormatter(_Levelled("%(message)s"))
 logging.getLogger().handlers[:] = [_handler]
 logging.getLogger().setLevel(logging.INFO)
+redact.install_hooks(logging.getLogger("oj.gateway"))
 
 application = make_app(load(Path(os.environ["OJ_GATEWAY_CONF"])))

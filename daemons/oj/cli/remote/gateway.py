@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from oj.cli.remote.reading import read
 from oj.cli.remote.server import Server
 from oj.cli.remote.writing import write_task
 from oj.clock import Deadline
-from oj.errors import Missing, Rejected, Unavailable
+from oj.errors import Missing, Rejected, Throttled, Unavailable
 from oj.pieces import name_tests
 from oj.rpc import ttypes as rpc
 
 API = "/api/v1"
 PAGE = 200  # the largest that the API gives
 LONGEST_WAIT_S = 25.0
+PATIENCE_S = 150.0  # with 429 for too many requests a minute, where nobody set a deadline
 # The names of conditions over Thrift, and over HTTP.
 _CONDITIONS = {
     "user": "user",
@@ -98,11 +100,31 @@ class Gateway(Calls):
         query: dict[str, Any] = {"timeout": f"{wait_s:.3f}"}
         if known is not None:
             query |= {"status": known.status.word, "tests_done": known.tests_done}
-        answer = self._ask(
-            "GET", f"/tasks/{task_id}/wait", query=query, wait_s=wait_s, deadline=deadline
-        )
+        try:
+            answer = self._ask(
+                "GET", f"/tasks/{task_id}/wait", query=query, wait_s=wait_s, deadline=deadline
+            )
+        except Unavailable as error:
+            if error.retry_ms is None and not isinstance(error, Throttled):
+                raise
+            # Too many wait, with this token or in all: look now and then instead.
+            return self._look_later(task_id, min(wait_s, _pause_s(error)), deadline)
         info = read(reading.task, answer)
         return self.get(task_id) if info.done and what & GET_ATTEMPTS else info
+
+    def _look_later(
+        self, task_id: str, pause_s: float, deadline: Deadline | None
+    ) -> model.TaskInfo:
+        """The task, once there may be asked again; who asks too often waits and goes on."""
+        give_up = deadline or Deadline(PATIENCE_S)
+        while True:
+            time.sleep(min(pause_s, give_up.left_s))
+            try:
+                return self.get(task_id, deadline=deadline)
+            except Throttled as error:
+                if give_up.expired:
+                    raise
+                pause_s = _pause_s(error)
 
     def follow(self, task_id: str) -> Iterator[model.TaskInfo]:
         """Through the task's event stream; where that does not come or ends, by waiting."""
@@ -262,6 +284,10 @@ def _list_files(value: dict[str, Any]) -> list[tuple[str, str]]:
             if outcome.get(part):
                 found.append((f"outputs/{name}.{ending}", f"{place}/{part}"))
     return found
+
+
+def _pause_s(error: Unavailable) -> float:
+    return max(0.1, 1.0 if error.retry_ms is None else error.retry_ms / 1000)
 
 
 def _object(text: str) -> dict[str, Any]:

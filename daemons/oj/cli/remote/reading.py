@@ -125,6 +125,11 @@ def executor(value: Mapping[str, Any]) -> rpc.ExecutorInfo:
         executing=value["executing"],
         drained=value["drained"],
         silent=value["silent"],
+        address=value["address"],
+        rivals=[
+            rpc.Process(one["incarnation"], one["address"], time_ms(one["since"]))
+            for one in value.get("rivals", ())
+        ],
     )
 
 
@@ -151,6 +156,16 @@ def cluster(value: Mapping[str, Any]) -> rpc.Cluster:
         judicators=[judicator(one) for one in value["judicators"]],
         troubles=list(value["troubles"]),
         seen_from=value["seen_from"],
+        gateways=[
+            rpc.GatewayInfo(
+                name=one["name"],
+                address=one["address"],
+                version=one["version"],
+                report_time=time_ms(one["report_time"]),
+                silent=one["silent"],
+            )
+            for one in value.get("gateways", ())
+        ],
     )
 
 

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +41,10 @@ class Hook:
     attempt: int
 
 
+def _urls_of(receiver: str) -> re.Pattern[str]:
+    return re.compile(f"^{re.escape(receiver)}(?:/|$)", re.IGNORECASE)
+
+
 def pause_ms(attempt: int) -> int:
     """After a failed call: 5 s, 20 s, 80 s, … up to six hours."""
     return min(FIRST_PAUSE_MS * 4 ** (attempt - 1), LONGEST_PAUSE_MS)
@@ -54,16 +60,25 @@ class Hooks:
         self._durable.create_indexes([INDEX])
 
     @at_the_edge
-    def claim(self, limit: int) -> list[Hook]:
-        """Those that are due; each is the caller's for a minute, by the database's clock."""
+    def claim(
+        self, limit: int, busy_users: Sequence[str] = (), busy_receivers: Sequence[str] = ()
+    ) -> list[Hook]:
+        """Those that are due; each is the caller's for a minute, by the database's clock.
+
+        Without those of busy users and receivers, however many: who waits behind them is found."""
+        due: dict[str, Any] = {
+            "wh.o": True,
+            "s": {"$in": sorted(int(status) for status in FINAL)},
+            "$expr": {"$lte": ["$wh.at", "$$NOW"]},
+        }
+        if busy_users:
+            due["u"] = {"$nin": list(busy_users)}
+        if busy_receivers:
+            due["wh.u"] = {"$nin": [_urls_of(receiver) for receiver in busy_receivers]}
         claimed: list[Hook] = []
         while len(claimed) < limit:
             document = self._quick.find_one_and_update(
-                {
-                    "wh.o": True,
-                    "s": {"$in": sorted(int(status) for status in FINAL)},
-                    "$expr": {"$lte": ["$wh.at", "$$NOW"]},
-                },
+                due,
                 [
                     {
                         "$set": {

@@ -34,7 +34,9 @@ export function mount(root) {
           [one.name, one.address ?? "–", one.leader ? leads(t("cluster.leader")) : t(one.learner ? "cluster.learner" : "cluster.member"), [health(one), why(one)]])),
         table("cluster.database", ["cluster.name", "cluster.address", "cluster.role", "cluster.lag", "cluster.state"], found.database.map((one) =>
           [one.name, one.address, [one.state === "primary" ? leads(word("member", one.state)) : word("member", one.state), one.voter ? null : ` · ${t("cluster.novote")}`],
-            one.state === "primary" || one.lag_ms === null ? "–" : duration(one.lag_ms), [health(one), why(one)]])));
+            one.state === "primary" || one.lag_ms === null ? "–" : duration(one.lag_ms), [health(one), why(one)]])),
+        table("cluster.gateways", ["cluster.name", "cluster.address", "cluster.version", "cluster.state"], found.gateways.map((one) =>
+          [one.name, one.address ?? "–", one.version ?? "–", health({healthy: !one.silent})])));
     } catch (problem) {
       shown = "";
       showFailure(place, problem, load);

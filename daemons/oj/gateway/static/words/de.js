@@ -271,6 +271,7 @@ export default {
   "cluster.judicators": "Judicatoren",
   "cluster.etcd": "etcd",
   "cluster.database": "Datenbank",
+  "cluster.gateways": "Gateways",
   "cluster.name": "Name",
   "cluster.address": "Adresse",
   "cluster.role": "Rolle",

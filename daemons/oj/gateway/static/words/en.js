@@ -271,6 +271,7 @@ export default {
   "cluster.judicators": "Judicators",
   "cluster.etcd": "etcd",
   "cluster.database": "Database",
+  "cluster.gateways": "Gateways",
   "cluster.name": "Name",
   "cluster.address": "Address",
   "cluster.role": "Role",

@@ -1,0 +1,354 @@
+"""Bodies of requests: read after admission, in time, and only so many at once.
+
+Theory of operation. uWSGI hands a request over when its headers are there; the body comes in while
+the application reads, and a thread is held for as long as that takes. So nothing is read before the
+guard (auth) has let the request in, and then
+
+- whoever sends a body has a seat: so many of one client, so many of all. A newcomer who finds none
+  takes that of one who does not keep the pace, so that whoever sends at once is served beside any
+  number of those who do not send. What has arrived by then is read nevertheless: a small body that
+  came with its headers loses nothing by losing its seat before the thread got around to read it;
+- a seat lasts for a grace of some seconds and for as long as the pace is kept. uWSGI's own timeouts
+  are those of one read each, which a byte now and then keeps alive for ever, and a read that waits
+  cannot be called off; so one thread looks at the seats and shuts down the reading side of the
+  connection of each whose time is up. The read then ends, and the answer can still be written;
+- the memory that a body takes is charged to the client before it is read (limits.Memory).
+
+Behind a web server that holds bodies back until they are whole, as nginx does, all of this costs
+nothing and changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from flask import Flask, Response, current_app, g, request
+
+from oj.errors import Oversized
+from oj.gateway.addresses import find_client, network_of
+from oj.gateway.app import SECURITY_HEADERS, settings
+from oj.gateway.limits import Bill, Memory, Seats, Threads
+from oj.gateway.problems import Problem, respond, write_body, write_headers
+
+try:
+    import uwsgi  # type: ignore[import-untyped]  # there is one only inside uWSGI
+except ImportError:
+    uwsgi = None
+
+GRACE_S = 10.0
+PIECE_BYTES = 16 << 10  # small, so that it is known how much has come
+LARGE_PIECE_BYTES = 64 << 10  # when it is known to come
+BEGIN_BYTES = 256 << 10
+STRANGERS_BYTES = 256 << 10  # that are read of who has no token, to tell of the refusal
+YOUNG_S = 0.25  # a body of some size is not called slow before that
+ROOM_S = 2.0  # that a request waits for a seat, where all keep the pace
+DRAIN_S = 2.0
+LOOK_S = 0.25
+SMALL_BYTES = 64 << 10  # of calls that take a few words
+LOGIN_BYTES = 4 << 10
+LOGIN_PATH = "/api/v1/session"
+ARRIVED = "oj.body"  # in the environment of a request whose body is there
+ARRIVED_BYTES = 8 << 10  # so much has come with the headers
+ANSWER_BYTES = 256 << 10  # larger ones count while they are sent
+
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+
+
+@dataclass(eq=False)
+class Seat:
+    """A body on its way in."""
+
+    client: str
+    connection: int  # the descriptor; -1 where there is none to shut down
+    length: int
+    begun_s: float
+    pace: float  # bytes a second
+    received: int = 0
+    ended: str = ""  # why it was called off
+    grace_s: float = field(default=GRACE_S)
+
+    def is_late(self, now_s: float) -> bool:
+        return now_s > self.begun_s + self.grace_s + self.received / self.pace
+
+    def keeps_pace(self, now_s: float) -> bool:
+        if self.length > ARRIVED_BYTES and now_s < self.begun_s + YOUNG_S:
+            return True  # nobody can have sent it yet
+        return self.received >= (now_s - self.begun_s) * self.pace
+
+
+class BodySeats:
+    """Bodies on their way in, and the thread that calls off those that come too slowly."""
+
+    def __init__(self, of_one: int, of_all: int, pace: float) -> None:
+        self._of_one, self._of_all, self._pace = of_one, of_all, pace
+        self._lock = threading.Lock()
+        self._filled = threading.Condition(self._lock)
+        self._freed = threading.Condition(self._lock)
+        self._seats: list[Seat] = []  # the oldest first
+        self._waiting = 0
+        self._started = False
+
+    @property
+    def total(self) -> int:
+        return len(self._seats)
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    def enter(
+        self, client: str, connection: int, length: int = 0, grace_s: float = GRACE_S
+    ) -> Seat:
+        with self._lock:
+            give_up_s = time.monotonic() + ROOM_S
+            while not self._has_room(client, time.monotonic()):
+                left_s = give_up_s - time.monotonic()
+                if left_s <= 0 or self._waiting >= self._of_all:
+                    raise Problem(
+                        503, "too many bodies are on their way", headers={"Retry-After": "1"}
+                    )
+                self._waiting += 1
+                self._freed.wait(min(left_s, YOUNG_S / 4))
+                self._waiting -= 1
+            seat = Seat(client, connection, length, time.monotonic(), self._pace, grace_s=grace_s)
+            self._seats.append(seat)
+            if not self._started:
+                self._started = True
+                threading.Thread(target=self._watch, name="bodies", daemon=True).start()
+            self._filled.notify()
+        return seat
+
+    def leave(self, seat: Seat) -> None:
+        with self._lock:
+            if seat in self._seats:
+                self._seats.remove(seat)
+            self._freed.notify()
+
+    def _has_room(self, client: str, now_s: float) -> bool:
+        """Whether there is a seat, if need be that of a slow one, or of who has more of them."""
+        own = [one for one in self._seats if one.client == client]
+        if len(own) >= self._of_one:
+            return self._take_slowest(own, now_s)
+        if len(self._seats) < self._of_all or self._take_slowest(self._seats, now_s):
+            return True
+        by_client: dict[str, list[Seat]] = {}
+        for one in self._seats:
+            by_client.setdefault(one.client, []).append(one)
+        most = max(by_client.values(), key=len)
+        if len(most) <= len(own) + 1:
+            return False
+        self._call_off(most[-1], "another request needed its place")
+        return True
+
+    def _take_slowest(self, seats: list[Seat], now_s: float) -> bool:
+        behind = [one for one in seats if not one.keeps_pace(now_s)]
+        if behind:
+            self._call_off(behind[0], "another request needed its place")
+        return bool(behind)
+
+    def _call_off(self, seat: Seat, why: str) -> None:
+        """With the lock held: a seat in the list belongs to a request that still reads."""
+        seat.ended = why
+        self._seats.remove(seat)
+        if seat.connection < 0:
+            return
+        with contextlib.suppress(OSError):
+            borrowed = socket.socket(fileno=seat.connection)
+            try:
+                borrowed.shutdown(socket.SHUT_RD)
+            finally:
+                borrowed.detach()
+
+    def _watch(self) -> None:
+        while True:
+            with self._filled:
+                self._filled.wait_for(lambda: bool(self._seats))
+                now_s = time.monotonic()
+                for seat in [one for one in self._seats if one.is_late(now_s)]:
+                    self._call_off(seat, "it came too slowly")
+            time.sleep(LOOK_S)
+
+
+def install(app: Flask) -> None:
+    found = app.extensions["oj.settings"]
+    memory_bytes = found.limits.memory_bytes
+    app.extensions["oj.memory"] = Memory(memory_bytes * 3 // 4, memory_bytes)
+    app.extensions["oj.bodies"] = BodySeats(
+        min(found.limits.bodies, max(1, found.body_threads // 2)),
+        found.body_threads,
+        found.limits.pace_bytes,
+    )
+    app.extensions["oj.threads"] = Threads(found.long_threads)
+    app.extensions["oj.downloads"] = Seats(
+        "large downloads",
+        found.limits.streams,
+        found.long_threads // 2,
+        app.extensions["oj.threads"],
+        5,
+    )
+    app.wsgi_app = LogInBodies(app)  # type: ignore[method-assign]
+    app.after_request(_charge_answer)
+    app.after_request(_drain)
+    app.teardown_request(_close_bill)
+
+
+def bill() -> Bill:
+    """What the request at hand has taken of memory."""
+    if "bill" not in g:
+        memory: Memory = current_app.extensions["oj.memory"]
+        g.bill = memory.open(g.payer)
+    found: Bill = g.bill
+    return found
+
+
+def read_body(most_bytes: int | None = None) -> bytes:
+    """The whole body, once; 408 if it does not come in time."""
+    most_bytes = min(most_bytes or settings().limits.body_bytes, settings().limits.body_bytes)
+    length = request.content_length or 0
+    if length > most_bytes:
+        raise Oversized(f"the body is larger than {most_bytes} bytes", most_bytes)
+    if not length:
+        return b""
+    g.body_read = True
+    arrived: bytes | None = request.environ.get(ARRIVED)
+    if arrived is not None:
+        return arrived
+    bill().add(2 * length)
+    return _read(current_app.extensions["oj.bodies"], g.payer, request.environ, length)
+
+
+def _read(seats: BodySeats, client: str, environ: Environ, length: int) -> bytes:
+    seat = seats.enter(client, _connection(), length)
+    source = environ["wsgi.input"]
+    pieces = []
+    try:
+        # Also when it was called off: what has arrived by then can still be read, without waiting.
+        while seat.received < length:
+            step = PIECE_BYTES if seat.received < BEGIN_BYTES else LARGE_PIECE_BYTES
+            piece = source.read(min(step, length - seat.received))
+            if not piece:
+                break
+            pieces.append(piece)
+            seat.received += len(piece)
+    except OSError:
+        pass  # uWSGI's way to say that nothing came, or that the connection is gone
+    finally:
+        seats.leave(seat)
+    if seat.received < length:
+        why = seat.ended or "it did not come"
+        raise Problem(
+            408,
+            f"the body of {length} bytes was not read: {why}",
+            headers={"Connection": "close"},
+        )
+    return b"".join(pieces)
+
+
+class LogInBodies:
+    """In front of the application: has the body of a log-in there before anything else is done.
+
+    It is the one body that is read for whoever sends it, so it has to be cheap not to get it:
+    refused here it costs a tenth of what a request costs that goes through all of Flask.
+    """
+
+    def __init__(self, app: Flask) -> None:
+        self._inner = app.wsgi_app
+        self._seats: BodySeats = app.extensions["oj.bodies"]
+        self._proxies = app.extensions["oj.settings"].access.proxies
+        self._count = app.extensions["oj.requests"]
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        length = environ.get("CONTENT_LENGTH") or ""
+        if (
+            environ.get("PATH_INFO") == LOGIN_PATH
+            and environ["REQUEST_METHOD"] == "POST"
+            and length.isascii()
+            and length.isdigit()
+            and len(length) < 5
+            and 0 < int(length) <= LOGIN_BYTES
+        ):
+            client = find_client(
+                environ.get("REMOTE_ADDR", ""),
+                environ.get("HTTP_X_FORWARDED_FOR", ""),
+                self._proxies,
+            )
+            try:
+                environ[ARRIVED] = _read(self._seats, network_of(client), environ, int(length))
+            except Problem as problem:
+                self._count.labels(LOGIN_PATH, "POST", str(problem.status)).inc()
+                headers = {**SECURITY_HEADERS, **write_headers(problem)}
+                status = f"{problem.status} {HTTPStatus(problem.status).phrase}"
+                start_response(status, list(headers.items()))
+                return [write_body(problem, LOGIN_PATH)]
+        return self._inner(environ, start_response)
+
+
+def _connection() -> int:
+    return -1 if uwsgi is None else int(uwsgi.connection_fd())
+
+
+def _drain(answer: Response) -> Response:
+    """Reads and forgets the body of a request that is refused: a client that is still sending when
+    the connection is closed would not see why."""
+    most = settings().limits.body_bytes if "visitor" in g else STRANGERS_BYTES
+    left = min(request.content_length or 0, most)
+    if answer.status_code < 400 or left <= ARRIVED_BYTES or "payer" not in g or "body_read" in g:
+        return answer
+    seats: BodySeats = current_app.extensions["oj.bodies"]
+    with contextlib.suppress(Problem, OSError):
+        seat = seats.enter(g.payer, _connection(), left, DRAIN_S)
+        try:
+            while left > 0 and not seat.ended:
+                piece = request.environ["wsgi.input"].read(min(LARGE_PIECE_BYTES, left))
+                if not piece:
+                    break
+                left -= len(piece)
+                seat.received += len(piece)
+        finally:
+            seats.leave(seat)
+    return answer
+
+
+def read_form_body() -> None:
+    """Has Flask's own parser of forms find the body in memory."""
+    request.environ["wsgi.input"] = io.BytesIO(read_body())
+
+
+def _charge_answer(answer: Response) -> Response:
+    """A large answer holds a thread until the client has taken it, however slowly it does, and its
+    memory unless it is read bit by bit."""
+    if "visitor" not in g or answer.mimetype == "text/event-stream":
+        return answer
+    size_bytes = answer.content_length or 0
+    if size_bytes <= ANSWER_BYTES:
+        return answer
+    payer = g.payer
+    downloads: Seats = current_app.extensions["oj.downloads"]
+    try:
+        if not answer.is_streamed:
+            bill().add(size_bytes)
+        downloads.enter(payer)
+    except Problem as problem:
+        answer.close()
+        return respond(problem)
+    answer.call_on_close(lambda: downloads.leave(payer))
+    owed: Bill | None = g.pop("bill", None)
+    if owed is not None:
+        answer.call_on_close(owed.close)
+    return answer
+
+
+def _close_bill(_: BaseException | None) -> None:
+    owed: Bill | None = g.pop("bill", None)
+    if owed is not None:
+        owed.close()

@@ -1,0 +1,440 @@
+"""Bounds of the gateway that need no server: JSON before it is parsed, seats, memory, archives."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import socket
+import threading
+import zipfile
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+import servers
+from oj import archive
+from oj.errors import Oversized, Rejected
+from oj.gateway import json_bounds
+from oj.gateway.addresses import find_client, network_of
+from oj.gateway.bodies import YOUNG_S, BodySeats
+from oj.gateway.ini import worker_bytes
+from oj.gateway.limits import Memory, Seats, Threads
+from oj.gateway.main import OWN_BYTES, find_memory_limit
+from oj.gateway.problems import Problem
+from oj.gateway.reading import parse_json
+from oj.gateway.settings import load
+from oj.gateway.storage import Storage
+from oj.rpc import ttypes as rpc
+from oj.settings import parse_size
+from servers import wait_until
+
+KB = 1 << 10
+
+
+def count(value: object) -> tuple[int, int]:
+    """Values and depth of something of JSON, as the bounds count them."""
+    if isinstance(value, dict):
+        inner = [count(one) for one in value.values()]
+    elif isinstance(value, list):
+        inner = [count(one) for one in value]
+    else:
+        return 0, 0
+    commas = max(0, len(inner) - 1)
+    return 1 + commas + sum(n for n, _ in inner), 1 + max((d for _, d in inner), default=0)
+
+
+def make_value(random: random.Random, depth: int) -> object:
+    kind = random.randrange(6 if depth else 3)
+    if kind == 0:
+        # What looks like structure, in a string, with every way to escape a quote.
+        return "".join(random.choice('[]{},:"\\ aé🙂') for _ in range(random.randrange(40)))
+    if kind in (1, 2):
+        return random.choice([1, -2.5, True, None])
+    inner = [make_value(random, depth - 1) for _ in range(random.randrange(4))]
+    if kind == 3:
+        return {f'k"{n}\\[': one for n, one in enumerate(inner)}
+    return inner
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 7, 64 * KB])
+def test_values_and_depth_are_counted_as_a_parser_finds_them(
+    chunk_bytes: int, ascii_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_bounds, "_CHUNK_BYTES", chunk_bytes)
+    seeded = random.Random(7)
+    for _ in range(200):
+        value = make_value(seeded, 5)
+        content = json.dumps(value, ensure_ascii=ascii_only).encode()
+        values, depth = count(value)
+        assert json_bounds.check(content, values, depth) >= values
+        if values:
+            with pytest.raises(Rejected, match="values"):
+                json_bounds.check(content, values - 1, depth)
+            with pytest.raises(Rejected, match="nested"):
+                json_bounds.check(content, values, depth - 1)
+
+
+def test_what_is_in_strings_does_not_count() -> None:
+    program = json.dumps({"text": "int a[] = {1, 2, 3};\n" * 100_000}).encode()
+    assert program.count(b",") > 2 * json_bounds.MOST_VALUES // 3
+    json_bounds.check(program, 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"[" * 100_000, "nested"),
+        (b'{"a":' * 100_000, "nested"),
+        (b"[" + b"[]," * 1_000_000 + b"[]]", "values"),
+        (b"[" + b"0," * 1_000_000 + b"0]", "values"),
+        (b"[" + b'"",' * 1_000_000 + b'""]', "values"),
+    ],
+    ids=["lists", "objects", "empty lists", "numbers", "texts"],
+)
+def test_texts_that_cost_more_than_they_look_are_refused(content: bytes, told: str) -> None:
+    with pytest.raises(Rejected, match=told):
+        json_bounds.check(content)
+
+
+def test_wide_characters_cost_what_they_take() -> None:
+    plain = b'"' + b"a" * KB + b'"'
+    assert json_bounds.cost_bytes(plain, 0) == 2 * len(plain)
+    wide = plain[:-1] + "é".encode() + b'"'
+    assert json_bounds.cost_bytes(wide, 0) == 4 * len(wide)
+    astral = plain[:-1] + "🙂".encode() + b'"'
+    assert json_bounds.cost_bytes(astral, 0) == 8 * len(astral)
+
+
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32-le", "utf-32"])
+def test_json_is_utf8_whatever_else_a_parser_takes(coding: str) -> None:
+    # The bytes of one letter are a quote and another one, which would hide all that follows.
+    content = ('["\u2241",' + "[]," * 50_000 + "[]]").encode(coding)
+    with pytest.raises(Rejected):
+        parse_json(content)
+    with pytest.raises(Rejected, match="JSON"):
+        parse_json('{"token": "\u2241"}'.encode(coding))
+    assert parse_json('\ufeff{"token": "\u2241"}'.encode()) == {"token": "\u2241"}
+
+
+def test_what_is_no_json_is_counted_to_where_a_parser_stops() -> None:
+    assert json_bounds.check(b"[[]]]" + b"[" * 70_000, most_depth=2) >= 2
+    with pytest.raises(Rejected, match="not JSON"):
+        parse_json(b"[[]]]" + b"[" * 70_000)
+
+
+@pytest.mark.parametrize("lead", range(4))
+def test_a_run_of_backslashes_is_never_cut_in_a_pair(
+    lead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_bounds, "_CHUNK_BYTES", 4)
+    content = b"x" * lead + b"\\" * 31 + b"y"
+    spans = json_bounds._cut(content)
+    assert b"".join(content[start:end] for start, end in spans) == content
+    # No span but the last ends in an odd number of them.
+    for start, end in spans[:-1]:
+        piece = content[start:end]
+        assert (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 0
+
+
+# -------------------------------------------------------------------- seats
+
+
+class Wire:
+    """A connection that a body comes by, with the end that reads it."""
+
+    def __init__(self) -> None:
+        self.near, self.far = socket.socketpair()
+        self.number = self.near.fileno()
+
+    def is_cut(self) -> bool:
+        """Whether a read on it ends; else there would be nothing to read yet."""
+        self.near.setblocking(False)
+        try:
+            return self.near.recv(1) == b""
+        except BlockingIOError:
+            return False
+
+
+def test_who_sends_nothing_loses_the_seat_to_who_comes_next() -> None:
+    seats = BodySeats(of_one=2, of_all=4, pace=1000.0)
+    wires = [Wire() for _ in range(3)]
+    held = [seats.enter("eve", wire.number) for wire in wires]
+    assert seats.total == 2
+    assert [bool(seat.ended) for seat in held] == [True, False, False]
+    assert [wire.is_cut() for wire in wires] == [True, False, False]
+    for seat in held:
+        seats.leave(seat)
+    assert seats.total == 0
+
+
+def test_a_large_body_is_given_a_moment_to_begin() -> None:
+    seats = BodySeats(of_one=1, of_all=2, pace=1e9)
+    wires = [Wire(), Wire()]
+    first = seats.enter("ann", wires[0].number, 1 << 20)
+    assert first.keeps_pace(first.begun_s + YOUNG_S / 2)
+    second = seats.enter("ann", wires[1].number, 1 << 20)  # waits for that moment to be over
+    assert first.ended and second.begun_s >= first.begun_s + YOUNG_S
+
+
+def test_what_has_arrived_can_be_read_after_the_seat_was_lost() -> None:
+    seats = BodySeats(of_one=1, of_all=2, pace=1e9)
+    wire = Wire()
+    wire.far.sendall(b"all of it")
+    seat = seats.enter("ann", wire.number, 9)
+    seats.enter("ann", Wire().number, 9)
+    assert seat.ended
+    assert wire.near.recv(9) == b"all of it" and wire.near.recv(9) == b""
+
+
+def test_who_has_many_seats_gives_one_to_who_has_none() -> None:
+    seats = BodySeats(of_one=4, of_all=4, pace=1e-9)  # all of them keep this pace
+    wires = [Wire() for _ in range(5)]
+    held = [seats.enter("eve", wire.number) for wire in wires[:4]]
+    for seat in held:
+        seat.received = 1
+    seats.enter("ann", wires[4].number)
+    assert [bool(seat.ended) for seat in held] == [False, False, False, True]
+
+
+def test_a_request_waits_for_a_seat_where_all_keep_the_pace() -> None:
+    seats = BodySeats(of_one=1, of_all=1, pace=1e-9)
+    first = seats.enter("ann", -1)
+    first.received = 1
+    entered = threading.Event()
+
+    def enter() -> None:
+        seats.enter("ann", -1)
+        entered.set()
+
+    waiter = threading.Thread(target=enter)
+    waiter.start()
+    wait_until(lambda: seats.waiting == 1, 60, "the second one to wait")
+    seats.leave(first)
+    waiter.join()
+    assert entered.is_set()
+
+
+def test_a_request_that_finds_no_seat_is_told_to_come_again() -> None:
+    seats = BodySeats(of_one=1, of_all=1, pace=1e-9)
+    seats.enter("ann", -1).received = 1
+    with pytest.raises(Problem) as refused:
+        seats.enter("ann", -1)
+    assert refused.value.status == 503 and refused.value.headers["Retry-After"]
+
+
+def test_a_body_that_comes_too_slowly_is_called_off() -> None:
+    seats = BodySeats(of_one=1, of_all=1, pace=1e9)
+    wire = Wire()
+    seat = seats.enter("eve", wire.number, grace_s=0.01)
+    # A read that waits ends by that: nothing else could end it.
+    assert wire.near.recv(1) == b""
+    assert seat.ended == "it came too slowly" and seats.total == 0
+    seats.leave(seat)  # as its request does, later
+
+
+def test_kinds_of_long_requests_share_the_threads() -> None:
+    threads = Threads(6)
+    streams, waits = Seats("streams", 2, 6, threads, 5), Seats("waits", 2, 2, threads, 5)
+    for client in ("a", "b"):
+        waits.enter(client)
+    with pytest.raises(Problem) as refused:
+        waits.enter("c")
+    assert refused.value.status == 503
+    for client in ("a", "b", "c", "c"):
+        streams.enter(client)
+    with pytest.raises(Problem) as refused:
+        streams.enter("d")  # six of six
+    assert refused.value.status == 503
+    waits.leave("b")
+    streams.enter("b")
+    waits.leave("a")
+    with pytest.raises(Problem) as refused:
+        streams.enter("c")
+    assert refused.value.status == 429 and refused.value.headers["Retry-After"] == "5"
+    assert streams.total == 5
+
+
+def test_all_kinds_of_long_requests_of_one_client_leave_threads_for_others() -> None:
+    threads = Threads(9)
+    kinds = [Seats(kind, 2, 9, threads, 5) for kind in ("streams", "waits", "downloads")]
+    entered = []
+    for kind in kinds * 2:
+        try:
+            kind.enter("eve")
+            entered.append(kind)
+        except Problem as refused:
+            assert refused.status == 429 and refused.headers["Retry-After"] == "5"
+            assert "you have 3 " in refused.detail
+    assert len(entered) == threads.held == 3
+    for kind in kinds:
+        kind.enter("ann")
+    for kind in entered:
+        kind.leave("eve")
+    assert threads.by_client == {"ann": 3}
+    kinds[0].enter("eve")
+
+
+def test_memory_is_bounded_for_one_and_for_all() -> None:
+    memory = Memory(600 * KB, 1000 * KB)
+    large = memory.open("eve")
+    large.add(10_000 * KB)  # alone it is served, and counts as all that one may have
+    assert memory.total_bytes == 600 * KB
+    with pytest.raises(Problem) as refused:
+        memory.open("eve").add(300 * KB)
+    assert refused.value.status == 429
+    with pytest.raises(Problem) as refused:
+        memory.open("ann").add(500 * KB)
+    assert refused.value.status == 503
+    memory.open("ann").add(Memory.FREE_BYTES)
+    assert memory.total_bytes == 600 * KB
+    other = memory.open("ann")
+    other.add(300 * KB)
+    other.add(-100 * KB)
+    large.close()
+    assert memory.total_bytes == 0  # the other one is small now
+    other.add(200 * KB)
+    assert memory.total_bytes == 400 * KB
+    other.close()
+    assert memory.total_bytes == 0
+
+
+# ----------------------------------------------------------------- archives
+
+
+def make_zip(files: int, size_bytes: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for number in range(files):
+            file.writestr(f"f{number}", bytes(size_bytes))
+    return buffer.getvalue()
+
+
+def test_archives_that_come_together_share_their_bounds() -> None:
+    charged: list[int] = []
+    budget = archive.Budget(500 * KB, charged.append, entries=10)
+    content = make_zip(2, 100 * KB)
+    assert len(archive.unpack(content, "a", budget=budget)) == 2
+    assert len(archive.unpack(content, "b", budget=budget)) == 2
+    assert sum(charged) == 400 * KB  # what is in hand when they are unpacked
+    with pytest.raises(Oversized, match="together unpack to more than") as refused:
+        archive.unpack(content, "c", budget=budget)
+    assert refused.value.limit_bytes == 500 * KB
+    several = archive.Budget(500 * KB, charged.append, entries=10)
+    with pytest.raises(Rejected, match="together have more than 10 entries"):
+        for _ in range(3):
+            archive.unpack(make_zip(4, 1), "d", budget=several)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.7", "::ffff:192.0.2.7"),
+        ("no address", "no address"),
+    ],
+)
+def test_a_client_of_ipv6_is_its_network(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "file", "content", "found"),
+    [
+        ("0::/a.slice/b.service\n", "a.slice/b.service/memory.max", "1048576\n", 1 << 20),
+        ("0::/b.service\n", "b.service/memory.max", "max\n", None),
+        ("4:memory:/b\n0::/b\n", "memory/b/memory.limit_in_bytes", "4096\n", 4096),
+        ("0::/b.service\n", "other", "", None),
+    ],
+)
+def test_the_units_bound_of_memory_is_found(
+    cgroups: str, file: str, content: str, found: int | None, tmp_path: Path
+) -> None:
+    for path, text in (("proc/self/cgroup", cgroups), (f"sys/fs/cgroup/{file}", content)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert find_memory_limit(tmp_path) == found
+
+
+def test_the_units_bound_is_enough_for_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("")
+    settings = load(path)
+    unit = (servers.TREE / "units" / "oj-gateway.service").read_text()
+    high, most = (
+        parse_size(re.search(rf"(?m)^{name}=(\S+)$", unit)[1])
+        for name in ("MemoryHigh", "MemoryMax")
+    )
+    needed = settings.processes * worker_bytes(settings) + OWN_BYTES
+    assert needed <= high < most
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("198.51.100.1", "203.0.113.9", "198.51.100.1"),  # nobody we were told of
+        ("10.0.0.1", "203.0.113.9", "203.0.113.9"),
+        ("10.0.0.1", "1.2.3.4, 203.0.113.9", "203.0.113.9"),  # what it was told is not believed
+        ("10.0.0.1", "203.0.113.9, 10.0.0.2", "203.0.113.9"),
+        ("10.0.0.1", "", "10.0.0.1"),
+    ],
+)
+def test_a_client_is_found_behind_known_proxies_only(
+    peer: str, forwarded: str, client: str
+) -> None:
+    assert find_client(peer, forwarded, [ip_network("10.0.0.0/8")]) == client
+
+
+# ------------------------------------------------------------------ storage
+
+
+class Day:
+    """A judicator's count of one user, and the calls for it."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.calls = 0
+
+    def store(self, user: str, amount: int, most: int) -> rpc.Quota:
+        self.calls += 1
+        allowed = self.used + amount <= most
+        self.used += amount if allowed else 0
+        return rpc.Quota(allowed=allowed, left_bytes=most - self.used, reset_ms=60_000)
+
+
+def test_small_tasks_share_a_call_and_all_of_the_day_can_be_used() -> None:
+    most = 10 << 20
+    day, storage = Day(), Storage(most)
+    for _ in range(most // 1024):
+        storage.charge("ann", 1024, day.store)
+    assert day.used == most and day.calls <= 256
+    with pytest.raises(Problem) as refused:
+        storage.charge("ann", 1, day.store)
+    assert refused.value.status == 429 and refused.value.headers["Retry-After"] == "60"
+    assert refused.value.more == {"limit_bytes": most, "left_bytes": 0}
+
+
+def test_what_does_not_fit_takes_nothing_from_what_is_left() -> None:
+    day, storage = Day(), Storage(1 << 20)
+    storage.charge("ann", 1000, day.store)
+    with pytest.raises(Problem):
+        storage.charge("ann", 2 << 20, day.store)
+    storage.charge("ann", (1 << 20) - 1000, day.store)
+    assert day.used == 1 << 20
+
+
+def test_a_judicator_that_does_not_know_the_call_refuses_nothing() -> None:
+    storage, calls = Storage(1000), 0
+
+    def store(user: str, amount: int, most: int) -> rpc.Quota:
+        nonlocal calls
+        calls += 1
+        raise Rejected("n1:7500 does not know the call store")
+
+    for _ in range(10):
+        storage.charge("ann", 5000, store)
+    assert calls == 1
