@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 TREE = HERE.parents[1]
 sys.path.insert(0, str(TREE / "tests"))
 
-from bed import Bed, BedError, Machine  # noqa: E402
+from bed import Bed, BedError, Machine, build, root  # noqa: E402
 
 UNITS = ("oj-etcd", "oj-mongodb", "oj-judicator", "oj-executor", "oj-gateway")
 PAGE = "http://127.0.0.1:7580/"
@@ -110,19 +109,20 @@ def say_how_to_go_on(bed: Bed, machine: Machine) -> None:
     print(f"stop it:   {command} stop {bed.name}", flush=True)
 
 
-def demonstrate(keep: bool) -> list[str]:
+def demonstrate(keep: bool, release: str) -> list[str]:
     clock = Clock()
-    with clock.step("build", "building the packages (nothing to do if the source is unchanged)"):
-        if subprocess.run([TREE / "packaging/build", "--no-lintian"]).returncode != 0:
-            raise BedError("packaging/build failed, see above")
+    with clock.step(
+        "build", f"building the packages for {release} (nothing to do if the source is unchanged)"
+    ):
+        ours = build.build(release, "--no-lintian")
     with ExitStack() as stack:
-        with clock.step("prepare", "preparing a Debian root (fetched on the first run only)"):
-            bed = stack.enter_context(Bed())
+        with clock.step("prepare", f"preparing a {release} root (fetched on the first run only)"):
+            bed = stack.enter_context(Bed(release=release))
         machine = bed.machine("node1")
         with clock.step("boot", "booting a machine"):
             machine.boot()
         with clock.step("fetch", "fetching what the packages need (on the first run only)"):
-            machine.add_repository(bed.repository(TREE / "dist/apt"))
+            machine.add_repository(bed.repository(ours))
         if keep:
             bed.keep()
         try:
@@ -148,8 +148,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="packaging/demo",
         description="Build oj, install it on a freshly booted Debian machine, and judge a C++ and "
-        "a Python program there, then start the gateway. Needs root on Debian 12, with or without "
-        "systemd; installs what it needs, and removes the machine in the end.",
+        "a Python program there, then start the gateway. Needs root on Debian 12 or 13, with or "
+        "without systemd; installs what it needs, and removes the machine in the end.",
+    )
+    parser.add_argument(
+        "--release",
+        choices=root.RELEASES,
+        default=root.HOST,
+        help="of Debian on the machine; packages are built for it (default: the host's)",
     )
     parser.add_argument(
         "--keep", action="store_true", help="leave the machine running, and say how to enter it"
@@ -159,7 +165,7 @@ def main() -> int:
         print("packaging/demo: needs root: it boots a machine", file=sys.stderr)
         return 1
     try:
-        mistakes = demonstrate(arguments.keep)
+        mistakes = demonstrate(arguments.keep, arguments.release)
     except BedError as mistake:
         print(f"packaging/demo: {mistake}", file=sys.stderr)
         return 1

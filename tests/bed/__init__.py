@@ -9,6 +9,8 @@ operation:
 - The machines of a bed meet on a bridge inside one more network namespace, where packets can be
   dropped between any of them (network.py). Nothing leads from there to the host or the world, so
   packages come from a directory that every machine sees read-only (repository.py).
+- The machines of a bed are of one release of Debian, the host's or another. Our own packages are
+  built on a root of the release that they are for (build.py).
 - Whatever a bed makes (processes, mounts, namespaces, cgroups, files) carries the bed's name, and
   the bed holds a file lock as long as it lives. So its end, and the sweep of beds whose owner was
   killed, find everything by name (leftovers.py).
@@ -16,6 +18,7 @@ operation:
 Only Python's standard library and Debian's tools are used; `bed.tools.install()` gets the latter.
 """
 
+from . import build, root
 from .bed import Bed
 from .errors import BedError, CommandFailed
 from .machine import Machine, Result
@@ -30,5 +33,7 @@ __all__ = [
     "Network",
     "Repository",
     "Result",
+    "build",
     "raise_version",
+    "root",
 ]

@@ -4,6 +4,7 @@ python3 -m tests.bed shell                  one machine and a shell in it, gone 
 python3 -m tests.bed boot n1 n2 n3          machines that stay
 python3 -m tests.bed enter NAME [MACHINE]   a shell in one that stays
 python3 -m tests.bed stop NAME              remove them
+python3 -m tests.bed build                  our packages, for this release of Debian or another
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import leftovers, tools
+from . import build, leftovers, root, tools
 from .bed import Bed
 from .errors import BedError
 from .machine import Machine
-
-REPOSITORY = Path(__file__).resolve().parents[2] / "dist/apt"
 
 
 def enter(machine: Machine, command: list[str]) -> int:
@@ -32,7 +31,8 @@ def enter(machine: Machine, command: list[str]) -> int:
 def boot(bed: Bed, arguments: argparse.Namespace) -> list[Machine]:
     machines = bed.boot(*arguments.machines)
     if arguments.install:
-        repository = bed.repository(arguments.repository)
+        ours = arguments.repository or build.directory(bed.release)
+        repository = bed.repository(ours)
         for machine in machines:
             machine.add_repository(repository)
             machine.install(*arguments.install)
@@ -40,12 +40,12 @@ def boot(bed: Bed, arguments: argparse.Namespace) -> list[Machine]:
 
 
 def shell(arguments: argparse.Namespace) -> int:
-    with Bed() as bed:
+    with Bed(release=arguments.release) as bed:
         return enter(boot(bed, arguments)[0], [])
 
 
 def boot_and_keep(arguments: argparse.Namespace) -> int:
-    with Bed() as bed:
+    with Bed(release=arguments.release) as bed:
         boot(bed, arguments)
         bed.keep()
     for name, machine in bed.machines.items():
@@ -86,16 +86,27 @@ def install_tools(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def build_packages(arguments: argparse.Namespace) -> int:
+    build.build(arguments.release, *(["--no-lintian"] if arguments.no_lintian else []))
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python3 -m tests.bed", description=(__doc__ or "").partition("\n")[0]
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
-    booting = argparse.ArgumentParser(add_help=False)
+    releasing = argparse.ArgumentParser(add_help=False)
+    releasing.add_argument(
+        "--release", choices=root.RELEASES, default=root.HOST, help="of Debian (the host's)"
+    )
+    booting = argparse.ArgumentParser(add_help=False, parents=[releasing])
     booting.add_argument("machines", nargs="*", default=["n1"], help="names; n1 if there are none")
     booting.add_argument("--install", nargs="+", metavar="PACKAGE", help="install these in each")
-    booting.add_argument("--repository", type=Path, default=REPOSITORY, metavar="DIR")
+    booting.add_argument(
+        "--repository", type=Path, metavar="DIR", help="of our packages (default: in dist/)"
+    )
 
     verb = verbs.add_parser("shell", parents=[booting], help="boot, enter the first, remove")
     verb.set_defaults(act=shell)
@@ -112,6 +123,9 @@ def main() -> int:
     verbs.add_parser("list", help="every bed on this host").set_defaults(act=show)
     verb = verbs.add_parser("sweep", help="remove what killed runs left")
     verb.set_defaults(act=sweep)
+    verb = verbs.add_parser("build", parents=[releasing], help="build our packages")
+    verb.add_argument("--no-lintian", action="store_true")
+    verb.set_defaults(act=build_packages)
     verb = verbs.add_parser("install-tools", help="get the Debian tools that the bed needs")
     verb.set_defaults(act=install_tools)
 

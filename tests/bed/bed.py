@@ -27,9 +27,11 @@ from .repository import Repository
 
 
 class Bed:
-    def __init__(self, packages: Sequence[str] = root.PACKAGES) -> None:
-        """A bed whose machines start from a base root with these packages of Debian."""
+    def __init__(self, packages: Sequence[str] = root.PACKAGES, release: str = root.HOST) -> None:
+        """A bed whose machines start from a base root with these packages of Debian, in the
+        release that the host has, too, or another."""
         self.machines: dict[str, Machine] = {}
+        self.release = release
         self._packages = packages
         self._lock: int | None = None
         self._handlers: dict[int, object] = {}
@@ -43,7 +45,7 @@ class Bed:
         except (BedError, OSError) as mistake:
             # Another's leftovers are a pity, but no reason not to begin.
             warnings.warn(f"cannot remove what an earlier run left: {mistake}", stacklevel=2)
-        self._base = root.base(self._packages)
+        self._base = root.base(self._packages, self.release)
         with tools.locked(leftovers.making_lock()):
             self._name(leftovers.PREFIX + secrets.token_hex(3))
             self.directory.mkdir()
@@ -78,6 +80,7 @@ class Bed:
     def keep(self) -> None:
         """Let the bed stay after this process; `python3 -m tests.bed stop NAME` removes it."""
         state = {
+            "release": self.release,
             "packages": list(self._packages),
             "machines": {name: self.network.number(name) for name in self.machines},
         }
@@ -90,8 +93,8 @@ class Bed:
         if not kept.exists():
             raise BedError(f"there is no kept bed {name}")
         state = json.loads(kept.read_text())
-        bed = cls(state["packages"])
-        bed._base = root.base(bed._packages)
+        bed = cls(state["packages"], state["release"])
+        bed._base = root.base(bed._packages, bed.release)
         bed._name(name)
         for machine, number in state["machines"].items():
             bed._add(machine, number=number)

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
+NO_SPACE = re.compile(
+    r"No space left on device|not have enough (?:free )?space|Disk quota exceeded", re.IGNORECASE
+)
+NO_NETWORK = re.compile(
+    r"Temporary failure resolving '[^']*'|Could not resolve '[^']*'|Name or service not known|"
+    r"Network is unreachable|No route to host|Connection (?:refused|timed out|reset by peer)|"
+    r"(?:Could not|Unable to) connect to [^\s)]*",
+    re.IGNORECASE,
+)
+
 
 class BedError(Exception):
     """The bed could not do what it was asked to."""
@@ -18,3 +30,14 @@ class CommandFailed(BedError):
         self.rc = rc
         self.stdout = stdout
         self.stderr = stderr
+
+
+def explain(failure: CommandFailed, what: str, network: str, room: str) -> BedError:
+    """Why a command that fetches from Debian failed: in one line with what to do, where it was the
+    network or the room on the disk, else its own complaint."""
+    said = failure.stderr + failure.stdout
+    if found := NO_SPACE.search(said):
+        return BedError(f"cannot {what}: no space left ({found[0]}): {room}")
+    if found := NO_NETWORK.search(said):
+        return BedError(f"cannot {what}: no network ({found[0]}): {network}")
+    return failure

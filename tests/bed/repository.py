@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import BedError, CommandFailed
+from .errors import BedError, CommandFailed, explain
 from .root import DEBIAN_SOURCES
 from .tools import SEARCH_PATH, cache_dir, call, locked, remove_tree
 
@@ -49,9 +49,8 @@ class Repository:
             target = path / package.relative_to(ours)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(package, target)
-        (path / "Packages").write_text(
-            index.read_text().rstrip("\n") + "\n\n" + (fetched / "Packages").read_text()
-        )
+        indexes = [index.read_text().strip("\n"), (fetched / "Packages").read_text()]
+        (path / "Packages").write_text("\n\n".join(filter(None, indexes)))
         release = call("apt-ftparchive", "release", path)
         (path / "Release").write_text(release)
         return cls(path.name, path)
@@ -129,10 +128,17 @@ def _fetch(
         try:
             apt = ["chroot", str(root), "apt-get", "-q", "-y", *_proxy_options()]
             apt += ["-o", f"Dir::Etc::SourceList=/{DEBIAN_SOURCES}"]
-            _run(enclosed([*apt, "update"]))
-            _run(enclosed([*apt, "--download-only", "install", *names]))
+            for action in (["update"], ["--download-only", "install", *names]):
+                _run(enclosed([*apt, *action]), f"apt-get {' '.join(action)}")
             for package in (root / "var/cache/apt/archives").glob("*.deb"):
                 shutil.copyfile(package, making / package.name)
+        except CommandFailed as failure:
+            raise explain(
+                failure,
+                "fetch what the packages need",
+                "let this machine reach a mirror of Debian, or set OJ_CACHE to a full cache",
+                "set OJ_CACHE to a directory with more room",
+            ) from failure
         finally:
             remove_tree(scratch)
         # Once here, as it reads every byte.
@@ -187,7 +193,17 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PATH": SEARCH_PATH, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=_environment())
     if done.returncode != 0:
-        raise CommandFailed(" ".join(command), done.returncode, done.stdout, done.stderr)
+        reason = apt_reason(done.stdout, done.stderr)
+        raise CommandFailed(f"{reason}\n{what}", done.returncode, done.stdout, done.stderr)
+
+
+def apt_reason(stdout: str, stderr: str) -> str:
+    """Why apt did not do it, in a line: what does not fit, or else its first error."""
+    _, found, rest = stdout.partition("The following packages have unmet dependencies:\n")
+    # Each line is ' PACKAGE : Depends: OTHER but it is not installable'.
+    unmet = [line for line in rest.splitlines() if found and line.startswith(" ")]
+    errors = [line for line in stderr.splitlines() if line.startswith("E: ")]
+    return " ".join((unmet or errors or ["apt-get gave no reason"])[0].split())

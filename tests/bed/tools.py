@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import BedError, CommandFailed
+from .errors import BedError, CommandFailed, explain
 
 # The program that shows that a package is there -> the package.
 TOOLS = {
@@ -49,13 +49,21 @@ def install() -> None:
     if os.geteuid() != 0:
         raise BedError("the bed needs root: it boots machines")
     missing = missing_packages()
-    if not missing:
-        return
+    if missing:
+        install_packages(missing)
+
+
+def install_packages(missing: Sequence[str]) -> None:
     print(f"installing what the bed needs: {' '.join(missing)}", flush=True)
     apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600"]
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    call(*apt, "update", env=environment)
-    call(*apt, "install", "-y", "--no-install-recommends", *missing, env=environment)
+    try:
+        call(*apt, "update", env=environment)
+        call(*apt, "install", "-y", "--no-install-recommends", *missing, env=environment)
+    except CommandFailed as failure:
+        what = f"install {' '.join(missing)}"
+        mirror = "let apt reach a mirror, or install them first"
+        raise explain(failure, what, mirror, "make room in / and /var/cache/apt") from failure
 
 
 def call(

@@ -1,4 +1,8 @@
-"""Machines shared by the tests: packages are installed once, and disks are replayed from there."""
+"""Machines shared by the tests: packages are installed once, and disks are replayed from there.
+
+Machines are of the host's release of Debian, or of that which OJ_RELEASE names: then all tests run
+there, or with `-m each_release` the chosen part that tests/run repeats on the other release.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from bed import Bed, Machine, Repository, raise_version
+from bed import Bed, Machine, Repository, build, raise_version, root
 from bed.machine import Disk
 from node import Node
 
 TREE = Path(__file__).resolve().parents[2]
-PACKAGES = Path(os.environ.get("OJ_PACKAGES", TREE / "dist" / "apt"))
-ARTEFACTS = TREE / "build" / "machine-logs"
+RELEASE = os.environ.get("OJ_RELEASE", root.HOST)
+PACKAGES = Path(os.environ.get("OJ_PACKAGES", build.directory(RELEASE)))
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+ARTEFACTS = TREE / "build" / "machine-logs" / f"{RELEASE}{WORKER}"
 
 
 @pytest.fixture(scope="session")
 def cluster_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    with Bed() as bed:
+    with Bed(release=RELEASE) as bed:
         failed_before = request.session.testsfailed
         yield bed
         if request.session.testsfailed > failed_before:
@@ -28,7 +34,7 @@ def cluster_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 @pytest.fixture(scope="session")
 def repository(cluster_bed: Bed) -> Repository:
-    assert (PACKAGES / "Packages").exists(), f"no packages in {PACKAGES}: run packaging/build"
+    assert (PACKAGES / "Packages").exists(), f"no packages in {PACKAGES}: tests/bed builds them"
     return cluster_bed.repository(PACKAGES)
 
 

@@ -379,8 +379,9 @@ def test_a_sweep_removes_what_a_killed_owner_left_and_nothing_else(bed: Bed) -> 
     child.kill()
     child.wait()
     assert traces(name)
-    assert name in leftovers.sweep()
-    assert traces(name) == []
+    leftovers.sweep()
+    # It may be the sweep of another bed, of tests beside these, that was first.
+    wait_for("nothing is left", lambda: traces(name) == [])
     assert bed.machines["n1"].running
 
 
@@ -388,9 +389,14 @@ def test_a_sweep_removes_a_bed_whose_owner_was_killed_while_it_booted() -> None:
     child, name = start_child()
     child.kill()
     child.wait()
-    leftovers.sweep()
-    # What it had started outside the bed's cgroups ends by itself.
-    wait_for("nothing is left", lambda: traces(name) == [])
+
+    def swept() -> bool:
+        # Again and again: a child of its that is just about to become another program has its lock
+        # for a moment. What it had started outside the bed's cgroups ends by itself.
+        leftovers.sweep()
+        return traces(name) == []
+
+    wait_for("nothing is left", swept)
 
 
 def test_a_kept_bed_stays_until_it_is_stopped() -> None:

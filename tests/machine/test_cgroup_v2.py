@@ -49,7 +49,7 @@ DECIDED_BY = {
     "xattr-bomb": "the kernel: tmpfs has attributes of users since 6.6",
     "yield-for-ever": "how fast the machine is",
 }
-FOUND = re.compile(r"^(?:ok|FAILED) +(\S+) +(\S+) +[0-9.]+ s$", re.MULTILINE)
+FOUND = re.compile(r"^(?:ok|FAILED) +(\S+) +(\S+) +[0-9.]+ s(?: .*)?$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,10 @@ def test_the_hostile_collection_ends_as_it_should(ended: dict[str, vm.Ended]) ->
 def test_every_attack_gets_the_same_verdict_here_and_there(ended: dict[str, vm.Ended]) -> None:
     there = dict(FOUND.findall(ended["hostile"].output))
     done = subprocess.run(
-        [TREE / "tests" / "hostile" / "run"], stdout=subprocess.PIPE, text=True, check=False
+        [TREE / "tests" / "hostile" / "run", "--no-measuring"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     here = dict(FOUND.findall(done.stdout))
     assert set(there) == set(here) == set(collection.names()), done.stdout
@@ -113,4 +116,5 @@ def test_every_attack_gets_the_same_verdict_here_and_there(ended: dict[str, vm.E
         if here[name] != there[name]:
             print(f"{name}: {here[name]} here, {there[name]} on cgroup v2 {DECIDED_BY.get(name)}")
     others = {name for name in here if here[name] != there[name]}
-    assert others <= DECIDED_BY.keys()
+    # What hoards the kernel's memory for a second gets as far as the machine is fast.
+    assert others <= DECIDED_BY.keys() | {*collection.measured_names()}

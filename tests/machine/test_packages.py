@@ -14,6 +14,8 @@ from bed import Bed, Repository
 from bed.machine import Disk
 from node import UNITS, Node, assert_accepted
 
+pytestmark = pytest.mark.each_release
+
 MOST_EXPOSED = {"oj-etcd": 1.5, "oj-mongodb": 1.5, "oj-judicator": 1.5, "oj-executor": 4.5}
 
 SUM_IN_CPP = """
@@ -25,6 +27,16 @@ import sys
 for line in sys.stdin:
     print(sum(map(int, line.split())))
 """
+# What each limit is there for, and the verdict that it gives.
+BREAKERS = {
+    "hoard.cpp": (
+        "#include <vector>\nint main() { std::vector<char> v(1 << 30, 1); return v[7]; }"
+    ),
+    "hoard.py": "x = bytearray(1 << 30)",
+    "spin.cpp": "int main() { volatile long n = 0; for (;;) ++n; }",
+    "spin.py": "while True: pass",
+}
+VERDICTS = {"hoard": "memory_limit", "spin": "time_limit"}
 TESTS = {"1.in": "1 2\n", "1.ans": "3\n", "2.in": "5 5\n7 -7\n", "2.ans": "10\n0\n"}
 
 
@@ -34,7 +46,8 @@ def fresh(cluster_bed: Bed, repository: Repository) -> Iterator[Node]:
     machine = cluster_bed.machine("fresh")
     machine.boot()
     machine.add_repository(repository)
-    machine.install("oj-judicator", "oj-executor")
+    said = machine.install("oj-judicator", "oj-executor").stdout
+    machine.put(said, "/root/installed.log")
     yield Node(machine)
     machine.power_off_hard()
 
@@ -64,6 +77,23 @@ def test_installing_enables_the_units_and_starts_none(fresh: Node) -> None:
         assert fresh.state(unit) == "inactive"
 
 
+def test_the_end_of_an_installation_tells_once_what_to_type_next(fresh: Node) -> None:
+    said = fresh.machine.get("/root/installed.log").decode().splitlines()
+    (line,) = [one for one in said if one.startswith("oj is installed")]
+    assert "systemctl start oj-judicator oj-executor;" in line and "oj setup judicator" in line
+    # After everything of oj was configured, and the more so after what it needs.
+    assert said.index(line) > max(
+        number for number, one in enumerate(said) if one.startswith("Setting up ")
+    )
+
+
+def test_debians_own_etcd_is_not_left_running(fresh: Node) -> None:
+    assert fresh.state("etcd") == "inactive"
+    assert fresh.show("etcd", "UnitFileState") == "disabled"
+    said = fresh.machine.get("/root/installed.log").decode()
+    assert "oj-etcd: stopped and disabled Debian's etcd.service" in said
+
+
 def test_starting_two_units_on_an_untouched_machine_gives_a_judge(fresh: Node) -> None:
     fresh.machine.run("systemctl start oj-judicator oj-executor", timeout_s=120)
     # No waiting from here on: active means serving.
@@ -76,6 +106,15 @@ def test_starting_two_units_on_an_untouched_machine_gives_a_judge(fresh: Node) -
         task = json.loads(done.stdout)
         assert (task["status"], task["verdict"]) == ("success", "accepted")
         assert [test["verdict"] for test in task["tests"]] == ["accepted", "accepted"]
+
+
+@pytest.mark.parametrize("program", BREAKERS)
+def test_a_program_beyond_a_limit_is_told_so(fresh: Node, program: str) -> None:
+    fresh.machine.put(BREAKERS[program], f"/root/{program}")
+    limits = ("--memory", "64M", "--time", "1s")
+    done = fresh.oj("submit", f"/root/{program}", *limits, "--wait", "--json", check=False)
+    task = json.loads(done.stdout)
+    assert (done.rc, task["verdict"]) == (1, VERDICTS[program.partition(".")[0]])
 
 
 @pytest.mark.parametrize("unit", UNITS)

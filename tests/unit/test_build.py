@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ SOURCES = {
     "docs/pictures/task.png",
     "etc/etcd.conf",
     "packaging/build",
+    "packaging/preflight.sh",
     "setup.py",
 }
 OTHERS = {
@@ -33,7 +35,8 @@ def tree(tmp_path: Path) -> Path:
     for name in SOURCES | OTHERS:
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(name)
-    shutil.copy(servers.TREE / "packaging" / "build", top / "packaging" / "build")
+    for name in ("build", "preflight.sh"):
+        shutil.copy(servers.TREE / "packaging" / name, top / "packaging" / name)
     shutil.copy(servers.TREE / ".gitignore", top / ".gitignore")
     return top
 
@@ -75,8 +78,42 @@ def test_a_tree_inside_of_another_repository_is_not_that_repositorys(tree: Path)
 def test_a_tree_with_nothing_in_it_is_said_so(tree: Path) -> None:
     elsewhere = tree.parent / "empty" / "tools"
     elsewhere.mkdir(parents=True)
-    shutil.copy(tree / "packaging" / "build", elsewhere / "build")
+    for name in ("build", "preflight.sh"):
+        shutil.copy(tree / "packaging" / name, elsewhere / name)
     words = [elsewhere / "build", "--list"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
     assert f"there is nothing to build in {elsewhere.parent}" in done.stderr
+
+
+def test_what_a_build_needs_is_told_with_what_the_packages_ask_for() -> None:
+    done = subprocess.run(
+        [servers.TREE / "packaging" / "build", "--needs"], capture_output=True, text=True
+    )
+    needs = done.stdout.split()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"build-essential", "debhelper", "lintian", "libcurl4"} <= set(needs)
+    assert {"dh-sequence-installsysusers", "libseccomp-dev", "thrift-compiler"} <= set(needs)
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name) for name in needs), needs
+
+
+def test_there_is_a_mongod_to_fetch_for_each_architecture_of_its_package() -> None:
+    packaging = servers.TREE / "packaging"
+    control = (packaging / "oj-mongod" / "debian" / "control").read_text()
+    (architectures,) = re.findall(r"^Architecture: (.+)$", control, re.MULTILINE)
+    assert "any" not in architectures
+    hashes = re.findall(
+        r"^ +\[(\w+)\]=[0-9a-f]{64}$", (packaging / "fetch-mongod").read_text(), re.MULTILINE
+    )
+    machines = {"amd64": "x86_64", "arm64": "aarch64"}
+    assert {machines[name] for name in architectures.split()} == set(hashes)
+
+
+def test_the_guides_ask_for_nothing_that_a_bare_debian_lacks_or_should_not_do() -> None:
+    """sudo is not there, and an unsigned repository is not to be trusted."""
+    guides = [servers.TREE / "README.md", *(servers.TREE / "docs").glob("*.md")]
+    guides += [*(servers.TREE / "man").iterdir(), *(servers.TREE / "daemons/oj/cli").glob("*.py")]
+    for path in guides:
+        text = path.read_text()
+        assert "sudo " not in text, path
+        assert "trusted=yes" not in text, path
