@@ -16,6 +16,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport
 
 import servers
+from oj import incarnation
 from oj.clock import Deadline
 from oj.rpc import Judicator
 from oj.rpc import ttypes as rpc
@@ -88,9 +89,11 @@ class FakeExecutor:
         languages: tuple[str, ...] = ("c", "python"),
         slots: int = 2,
         state: str = "ok",
+        installation: str = "",
     ) -> None:
-        self.name, self.port = name, port
-        self.incarnation = uuid.uuid4().hex
+        self.name, self.port, self.installation = name, port, installation
+        # Without an installation as executors of 0.1.0 make it.
+        self.incarnation = incarnation.make(installation) if installation else uuid.uuid4().hex
         self.number = 0
         self.settled: int | None = None
         self.facts = rpc.Facts(
@@ -143,7 +146,12 @@ class FakeExecutor:
     def restart(self) -> FakeExecutor:
         """The same executor as a new process."""
         return FakeExecutor(
-            self.port, self.name, tuple(self.facts.languages), self.facts.slots, self.facts.state
+            self.port,
+            self.name,
+            tuple(self.facts.languages),
+            self.facts.slots,
+            self.facts.state,
+            self.installation,
         )
 
     def close(self) -> None:

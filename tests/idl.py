@@ -23,11 +23,16 @@ Description = dict[str, Any]
 
 
 def describe(path: Path) -> Description:
-    """An IDL as the compiler understands it."""
+    """An IDL as the compiler understands it, without notes for generators of code."""
+
+    def strip(thing: Description) -> Description:
+        thing.pop("annotations", None)
+        return thing
+
     with tempfile.TemporaryDirectory() as directory:
         _compile("json", path, Path(directory))
         [file] = Path(directory).glob("*.json")
-        return dict(json.loads(file.read_text()))
+        return dict(json.loads(file.read_text(), object_hook=strip))
 
 
 def generate_python(path: Path, directory: Path, package: str) -> None:

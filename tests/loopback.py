@@ -124,11 +124,17 @@ database = {self.database_name}
         self.metrics[name] = servers.free_port()
         return f"metrics = 127.0.0.1:{self.metrics[name]}"
 
-    def add_executor(self, name: str = "", languages: Path = LANGUAGES) -> servers.Daemon:
+    def add_executor(
+        self, name: str = "", languages: Path = LANGUAGES, copy_of: servers.Daemon | None = None
+    ) -> servers.Daemon:
+        """`copy_of`: with the state directory of that one, as on a machine that was copied."""
         assert self.etcd
         name = name or f"executor-{len(self.executors) + 1}"
         directory = servers.make_directory()
         directory.chmod(0o755)
+        if copy_of is not None:
+            copied = ["cp", "-a", str(copy_of.directory / "state"), str(directory / "state")]
+            subprocess.run(copied, check=True)
         first_uid = FIRST_UID + USERS * len(self.executors)
         daemon = servers.Daemon(
             "executor",

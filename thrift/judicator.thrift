@@ -51,6 +51,8 @@ const i32 MAX_ARGUMENT_BYTES = 8192
 const i32 MAX_PRIORITY = 100
 /* The largest page of a search. */
 const i32 MAX_PAGE = 1000
+/* The most ports of one `probe`. */
+const i32 MAX_PROBES = 8
 /* The longest wait of `wait` and `report`; a longer one is shortened. */
 const i32 MAX_WAIT_MS = 60000
 
@@ -289,13 +291,22 @@ struct TaskRef {
   2: required i32 attempt
 }
 
+/* One of the processes that report under an executor's name. */
+struct Process {
+  1: required string incarnation,
+  2: optional string address,         /* the host that its reports come from */
+  3: optional i64 since               /* when it began to ask for the name */
+}
+
 struct ReportReply {
   1: required list<TaskRef> cancel,   /* stop these; their results are not wanted */
   2: required list<Assignment> assign,
   3: required list<TaskRef> acknowledged, /* of `complete`: recorded or not wanted; forget them */
   4: optional bool drained,           /* an operator drained this executor */
   5: optional bool want_facts,        /* send facts with the next report */
-  6: optional i32 lease_ms            /* report again well within this time while executing */
+  6: optional i32 lease_ms,           /* report again well within this time while executing */
+  7: optional Process holder          /* another process has this executor's name: stop all, and
+                                         ask every two seconds whether it is gone */
 }
 
 /* --------------------------------------------------------------- cluster */
@@ -307,7 +318,10 @@ struct ExecutorInfo {
   4: optional i64 report_time,
   5: optional i32 executing,
   6: optional bool drained,
-  7: optional bool silent             /* its lease ran out */
+  7: optional bool silent,            /* its lease ran out */
+  8: optional string address,         /* the host that its reports come from */
+  9: optional list<Process> rivals    /* other processes that report under its name, and are
+                                         refused */
 }
 
 struct JudicatorInfo {
@@ -341,6 +355,15 @@ struct DatabaseMember {
   7: optional string message          /* why it is not healthy */
 }
 
+/* A gateway, as it announces itself. */
+struct GatewayInfo {
+  1: required string name,
+  2: optional string address,         /* HOST:PORT that it listens on */
+  3: optional string version,         /* of oj */
+  4: optional i64 report_time,        /* when it said last that it serves; set by cluster() only */
+  5: optional bool silent             /* it has not said so for 20 s; set by cluster() only */
+}
+
 /* The cluster as one judicator sees it now. What does not answer within a second
  * is listed as it was known last, and as not healthy. */
 struct Cluster {
@@ -349,7 +372,8 @@ struct Cluster {
   3: required list<JudicatorInfo> judicators,
   4: required list<string> troubles,  /* for people: what is degraded, and what to do about
                                          it; the worst first; empty when all is well */
-  5: optional string seen_from        /* the name of the judicator that answers */
+  5: optional string seen_from,       /* the name of the judicator that answers */
+  6: optional list<GatewayInfo> gateways /* those that have announced themselves within an hour */
 }
 
 struct Stats {
@@ -421,7 +445,8 @@ struct Token {
 struct Quota {
   1: required bool allowed,
   2: optional i32 left,               /* unset: no limit */
-  3: optional i64 reset_ms            /* until it is full again */
+  3: optional i64 reset_ms,           /* until it is full again */
+  4: optional i64 left_bytes          /* of store() */
 }
 
 /* A call that is due to a task's webhook. */
@@ -432,35 +457,53 @@ struct Hook {
   4: optional string secret           /* unset: the token is gone, and the call unsigned */
 }
 
+/* One port of the caller's machine, tried from here. */
+struct Reached {
+  1: required i32 port,
+  2: required bool connected,
+  3: optional bool answered,          /* and what listens there said the word */
+  4: optional string problem          /* for people, where not connected: 'no answer in 2.5 s' */
+}
+
+struct Probe {
+  1: required string address,         /* the caller's, as it is seen from here */
+  2: required i64 time,               /* by this judicator's clock, when the call came in */
+  3: required list<Reached> ports     /* in the order in which they were asked for */
+}
+
 struct Version {
   1: required string oj,              /* package version of the judicator */
   2: required i32 protocol            /* raised when calls or fields are added */
 }
 
-/* ------------------------------------------------------------ exceptions */
+/* ------------------------------------------------------------ exceptions
+ *
+ * Thrift's compiler makes exceptions immutable in Python; but Python itself
+ * sets attributes of exceptions (__traceback__, as in contextlib), and would
+ * fail with a TypeError instead. */
 
 /* The request is wrong and will be wrong again. */
 exception InvalidRequest {
   1: required string message,
   2: optional string field            /* the offending one: 'tests[2].input.digest' */
-}
+} (python.immutable = "false")
 
 exception NotFound {
   1: required string message,
   2: optional string id
-}
+} (python.immutable = "false")
 
 exception TooLarge {
   1: required string message,
   2: optional string field,
   3: optional i64 limit_bytes
-}
+} (python.immutable = "false")
 
 /* Not now: try again, here or at another judicator. */
 exception Unavailable {
   1: required string message,
   2: optional i32 retry_ms
-}
+} (python.immutable = "false")
 
 /* --------------------------------------------------------------- service */
 
@@ -517,6 +560,8 @@ service Judicator {
     throws (1: InvalidRequest invalid, 2: NotFound missing, 3: Unavailable unavailable)
 
   /* An executor's report; see docs/protocol.md.
+   * `incarnation` is INSTALLATION.RANDOM: a new one of the same installation is
+   * a restart; one of another is refused while the executor is alive.
    * `number` counts the reports of this incarnation from 1. `settled` says that
    * each report up to that number was answered or given up, so that a task
    * assigned by one of those and not listed here is not in hand. */
@@ -562,11 +607,32 @@ service Judicator {
   Quota spend(1: string id, 2: i32 tasks)
     throws (1: InvalidRequest invalid, 2: NotFound missing, 3: Unavailable unavailable)
 
-  /* Webhooks of ended tasks that are due; each is the caller's for a minute. */
-  list<Hook> claimHooks(1: i32 limit)
+  /* Counts `bytes` that this user has stored today, if that is no more than
+   * `most_bytes` in all. (Since protocol 4.) */
+  Quota store(1: string user, 2: i64 bytes, 3: i64 most_bytes)
+    throws (1: InvalidRequest invalid, 2: Unavailable unavailable)
+
+  /* Webhooks of ended tasks that are due; each is the caller's for a minute. None of tasks of these
+   * users, nor of receivers (SCHEME://HOST, with the port if there is one), of which the caller has
+   * enough under way. */
+  list<Hook> claimHooks(1: i32 limit, 2: list<string> busy_users, 3: list<string> busy_receivers)
     throws (1: InvalidRequest invalid, 2: Unavailable unavailable)
   /* How the call went; one that failed is due again later, ten times at most. */
   void finishHook(1: string id, 2: i32 attempt, 3: bool delivered, 4: string message)
+    throws (1: InvalidRequest invalid, 2: Unavailable unavailable)
+
+  /* A gateway says every five seconds that it serves, and once that it is
+   * leaving. (Since protocol 4.) */
+  void announce(1: GatewayInfo gateway, 2: bool leaving)
+    throws (1: InvalidRequest invalid, 2: Unavailable unavailable)
+
+  /* Whether this judicator reaches the machine that calls: it connects to each
+   * of at most MAX_PROBES ports there, and reads what is said first, which is
+   * the `word` (at most MAX_WORD_BYTES) if the caller itself listens and says
+   * it. No other machine is ever tried, nothing is sent, and of what was read
+   * only the comparison is told. Answers within five seconds; Unavailable when
+   * asked too often. (Since protocol 4.) */
+  Probe probe(1: list<i32> ports, 2: string word)
     throws (1: InvalidRequest invalid, 2: Unavailable unavailable)
 
   /* Takes an executor out of service (it finishes what it runs) or back in. */

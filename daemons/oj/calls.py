@@ -189,6 +189,12 @@ class Calls(ABC):
         """
         return self._call("cluster", deadline=deadline)
 
+    def announce(
+        self, gateway: rpc.GatewayInfo, *, leaving: bool = False, deadline: Deadline | None = None
+    ) -> None:
+        """Says that a gateway serves. Rejected by a judicator that is older than this call."""
+        self._call("announce", gateway, leaving, deadline=deadline)
+
     def drain(self, executor: str, on: bool = True, deadline: Deadline | None = None) -> None:
         self._call("drain", executor, on, deadline=deadline)
 
@@ -240,8 +246,19 @@ class Calls(ABC):
     def spend(self, token_id: str, tasks: int, deadline: Deadline | None = None) -> rpc.Quota:
         return self._call("spend", token_id, tasks, deadline=deadline)
 
-    def claim_hooks(self, limit: int = 20) -> list[rpc.Hook]:
-        return list(self._call("claimHooks", limit))
+    def store(
+        self, user: str, amount_bytes: int, most_bytes: int, deadline: Deadline | None = None
+    ) -> rpc.Quota:
+        """Rejected by a judicator that is older than this call."""
+        return self._call("store", user, amount_bytes, most_bytes, deadline=deadline)
+
+    def claim_hooks(
+        self,
+        limit: int = 20,
+        busy_users: Sequence[str] = (),
+        busy_receivers: Sequence[str] = (),
+    ) -> list[rpc.Hook]:
+        return list(self._call("claimHooks", limit, list(busy_users), list(busy_receivers)))
 
     def finish_hook(self, task_id: str, attempt: int, delivered: bool, message: str = "") -> None:
         self._call("finishHook", task_id, attempt, delivered, message)

@@ -45,6 +45,10 @@ LOOK_S = 1.0  # the shortest time between two looks into etcd
 LEARN_S = 30.0  # the shortest time between two looks at a judicator's list of its peers
 
 
+class NobodyListens(Unavailable):
+    """Every judicator that is known would be on this machine, and none of them is up."""
+
+
 class Places:
     """The known addresses, best first. Shared by threads."""
 
@@ -60,6 +64,7 @@ class Places:
         self._best: Address | None = None
         self._next_look = 0.0
         self._next_learn = 0.0 if learn else float("inf")
+        self.hopeless: Callable[[], bool] = bool
 
     def ranked(self, avoid: Collection[Address] = ()) -> list[Address]:
         """All of them: the one that works, those as configured, those found, the dead."""
@@ -217,7 +222,7 @@ class Channel(Calls):
                 link.patience_s = ALONE_PROBE_S if self._places.alone else PROBE_S
                 return self._try(link, method, arguments)
             except Unavailable as error:
-                if once:
+                if once or (isinstance(error, NobodyListens) and self._places.hopeless()):
                     raise
                 # Every other one is asked at once; then it is time for a pause.
                 pause_s = 0.0
@@ -240,9 +245,12 @@ class Channel(Calls):
 
     def _open(self, asked: set[Address], deadline: Deadline) -> Link:
         problems = []
+        absent = []
 
         def note(address: Address, error: OSError) -> None:
             asked.add(address)
+            if isinstance(error, ConnectionRefusedError) and _is_here(address):
+                absent.append(address)
             self._places.fails([address])
             problems.append(f"{_show(address)}: {error.strerror or error}")
 
@@ -255,7 +263,10 @@ class Channel(Calls):
         try:
             self._link = connect(addresses, Deadline(deadline.cap(CONNECT_S)), note)
         except OSError:
-            raise Unavailable("; ".join(dict.fromkeys(problems)) or "cannot connect") from None
+            why = "; ".join(dict.fromkeys(problems)) or "cannot connect"
+            if set(absent) >= set(addresses):
+                raise NobodyListens(why) from None
+            raise Unavailable(why) from None
         return self._link
 
     def _try(self, link: Link, method: str, arguments: tuple[Any, ...]) -> Any:
@@ -296,6 +307,12 @@ class Channel(Calls):
         return answer
 
 
+def _is_here(address: Address) -> bool:
+    """Whether it can only be on this machine."""
+    host = address[0]
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def _show(address: Address) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -305,6 +322,8 @@ class Judicators(Calls):
     """The judicators of a cluster: given by address, found through etcd, or both.
 
     `learn`: ask a judicator that answers for its peers, to know more addresses.
+    `hopeless`: asked when nobody listens at any of the addresses, all of which are on this machine,
+    and there is no etcd to ask; true if no judicator is about to come up, so that no wait helps.
     """
 
     def __init__(
@@ -315,10 +334,13 @@ class Judicators(Calls):
         timeout_s: float = TIMEOUT_S,
         learn: bool = True,
         prefix: str = "/oj/",
+        hopeless: Callable[[], bool] = bool,
     ) -> None:
         etcd = list(etcd or ())
         find = (lambda: _find_in_etcd(etcd, prefix)) if etcd else None
         self._places = Places(addresses, find, learn)
+        if find is None:
+            self._places.hopeless = hopeless
         self._timeout_s = timeout_s
         self._idle: list[Channel] = []  # what was used last comes last
 

@@ -18,6 +18,7 @@ from thrift.TSerialization import deserialize, serialize
 
 from oj import model
 from oj.errors import Rejected
+from oj.redact import say
 from oj.rpc import ttypes as rpc
 
 E = TypeVar("E", bound=IntEnum)
@@ -57,7 +58,7 @@ def unpack(kind: type[T], data: bytes) -> T:
         struct = deserialize(kind(), data, _PACKING)
         struct.validate()
     except (TException, EOFError, TypeError) as error:
-        raise ValueError(f"is not a {kind.__name__}: {error}") from None
+        raise ValueError(f"is not a {kind.__name__}: {say(error)}") from None
     return struct
 
 

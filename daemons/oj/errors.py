@@ -1,7 +1,8 @@
 """The exception roots: whose fault it is decides what happens next.
 
 `Rejected` is the caller's fault (an IDL exception, a 4xx, exit code 2).
-`Unavailable` is nobody's fault and worth another try. Anything else that
+`Unavailable` is nobody's fault and worth another try. `Refused` ends a daemon
+for good, with the exit code of a wrong configuration. Anything else that
 reaches the top of a daemon is a bug: traceback, non-zero exit, restart.
 """
 
@@ -42,6 +43,14 @@ class Unavailable(Exception):
 
 class Throttled(Unavailable):
     """There is an answer: too much was asked within some time."""
+
+
+class Refused(Exception):
+    """Not like this: a daemon must not start, and no restart mends it; the operator has to act."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
 
 
 class BadSettings(Exception):

@@ -30,6 +30,7 @@ class Event(Enum):
     EXECUTOR_LOST = "0e6b1d2b5b0c4d5f9d0a4b6f6f0d1c0d"
     LEADING = "0e6b1d2b5b0c4d5f9d0a4b6f6f0d1c0e"
     FOLLOWING = "0e6b1d2b5b0c4d5f9d0a4b6f6f0d1c0f"
+    EXECUTOR_TWICE = "0e6b1d2b5b0c4d5f9d0a4b6f6f0d1c10"
 
 
 def tell(

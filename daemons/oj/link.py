@@ -20,7 +20,7 @@ from io import BytesIO
 from typing import Any
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
-from thrift.Thrift import TException
+from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import CReadableTransport, TTransportBase
 
 from oj.clock import Deadline
@@ -234,6 +234,23 @@ def connect(
             for sock in begun:
                 sock.close()
     raise ConnectionError("no judicator accepts a connection")
+
+
+def open_from(source: str, address: Address, deadline: Deadline) -> Link:
+    """A connection that comes from this address of the machine; from any when it is empty."""
+    bound = (source, 0) if source else None
+    sock = socket.create_connection(address, deadline.cap(CONNECT_S), source_address=bound)
+    link = Link(sock, address)
+    link.deadline, link.quiet_s = deadline, None
+    return link
+
+
+def is_unknown_call(error: BaseException) -> bool:
+    """Whether a judicator has answered that it is older than the call."""
+    return (
+        isinstance(error, TApplicationException)
+        and error.type == TApplicationException.UNKNOWN_METHOD
+    )
 
 
 def _begin(family: int, place: Any) -> socket.socket:

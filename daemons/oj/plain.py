@@ -106,9 +106,18 @@ def executor(info: Any) -> dict[str, Any]:
         "silent": bool(info.silent),
         "languages": dict(sorted((facts.languages or {}).items())) if facts else {},
         "version": facts.version if facts else None,
-        "address": facts.address if facts else None,
+        "address": info.address or (facts and facts.address) or None,
+        "rivals": [process(one) for one in info.rivals or ()],
         "system": dict(sorted((facts.system or {}).items())) if facts else {},
         "report_time": time_text(info.report_time),
+    }
+
+
+def process(info: Any) -> dict[str, Any]:
+    return {
+        "incarnation": info.incarnation,
+        "address": info.address,
+        "since": time_text(info.since),
     }
 
 
@@ -128,6 +137,16 @@ def judicator(info: Any) -> dict[str, Any]:
         "address": info.address,
         "leader": bool(info.leader),
         "version": info.version,
+    }
+
+
+def gateway(info: Any) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "address": info.address,
+        "version": info.version,
+        "silent": bool(info.silent),
+        "report_time": time_text(info.report_time),
     }
 
 
@@ -177,6 +196,7 @@ def cluster(info: Any) -> dict[str, Any]:
         "etcd": [etcd_member(member) for member in info.etcd],
         "database": [database_member(member) for member in info.database],
         "judicators": [{**judicator(one), "healthy": bool(one.healthy)} for one in info.judicators],
+        "gateways": [gateway(one) for one in info.gateways or ()],
         "troubles": list(info.troubles),
         "seen_from": info.seen_from,
     }

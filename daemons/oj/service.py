@@ -13,6 +13,7 @@ just waiting on that Event.
 from __future__ import annotations
 
 import argparse
+import copy
 import logging
 import os
 import signal
@@ -27,9 +28,12 @@ import sdnotify
 from systemd import journal
 
 from oj import __version__
-from oj.errors import BadSettings, Unavailable
+from oj.errors import BadSettings, Refused, Unavailable
+from oj.redact import Formatter, describe, install_hooks, say
+from oj.settings import Advice
 
 EXIT_CONFIG = 78  # EX_CONFIG; the units do not restart on it
+WARNING = "warning: "  # before what --check says of a configuration that is no mistake
 CHECK_FAILURES = 3  # failed checks in a row before the watchdog is left unfed
 
 log = logging.getLogger("oj.service")
@@ -106,8 +110,8 @@ class Service:
                 failures = 0
             except Exception as error:  # noqa: BLE001 - the top of a loop: whatever it is, tell it
                 failures += 1
-                log.warning("check failed (%d): %s", failures, error)
-                self.status(f"check failed: {error}")
+                log.warning("check failed (%d): %s", failures, say(error))
+                self.status(f"check failed: {say(error)}")
             if failures < CHECK_FAILURES:
                 self.alive()
             self.stop.wait(min(every_s, 1.0) if failures else every_s)
@@ -139,17 +143,43 @@ class Service:
                         log.exception("action on signal %d failed", number)
 
 
+class JournalHandler(journal.JournalHandler):
+    """Sends the message and our own fields, and nothing that the message does not tell.
+
+    The library's handler adds arguments and exceptions as Python shows them (CODE_ARGS,
+    EXCEPTION_INFO): with the contents of documents and of strings that could not be decoded."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            told = copy.copy(record)
+            told.msg = self.format(record)
+            told.args = told.exc_info = told.exc_text = told.stack_info = None
+        except Exception:  # noqa: BLE001 - as every handler does: a line less
+            self.handleError(record)
+        else:
+            super().emit(told)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Where the line comes from, to standard error; the library would print its arguments."""
+        error = sys.exc_info()[1]
+        where = f"{record.pathname}:{record.lineno}"
+        sys.stderr.write(f"cannot log a line of {where}: {describe(error) if error else ''}\n")
+
+
 def start_logging(level: int = logging.INFO) -> None:
     """To the journal under systemd, to standard error elsewhere."""
     if "JOURNAL_STREAM" in os.environ:
-        handler: logging.Handler = journal.JournalHandler(SYSLOG_IDENTIFIER=Path(sys.argv[0]).name)
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler: logging.Handler = JournalHandler(SYSLOG_IDENTIFIER=Path(sys.argv[0]).name)
+        handler.setFormatter(Formatter("%(message)s"))
     else:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    # Not of libraries: newer drivers of the database log whole commands for those who debug.
+    root.setLevel(logging.INFO)
+    logging.getLogger("oj").setLevel(level)
+    install_hooks(log)
 
 
 def parse_arguments(role: str, description: str) -> argparse.Namespace:
@@ -170,6 +200,7 @@ def run(
     load: Callable[[Path], Settings],
     serve: Callable[[Service, Settings], None],
     description: str,
+    advise: Callable[[Settings], Advice] = lambda _: Advice(),
 ) -> NoReturn:
     """The whole life of a daemon; leaves the process with its exit code."""
     arguments = parse_arguments(role, description)
@@ -189,19 +220,30 @@ def run(
                 f"see /usr/libexec/oj/oj-{role} --check"
             )
         sys.exit(EXIT_CONFIG)
+    advice = advise(settings)
     if arguments.check:
         print(f"{arguments.config}: the configuration is fine")
+        for note in advice.notes:
+            print(f"note: {note}")
+        for warning in advice.warnings:
+            print(f"{WARNING}{warning}", file=sys.stderr)
         sys.exit(0)
+    for warning in advice.warnings:
+        log.warning("%s: %s", arguments.config, warning)
     service = Service(role)
     service.start_signals()
     try:
         serve(service, settings)
+    except Refused as error:
+        log.error("%s", error.message)
+        service.status(error.message)
+        sys.exit(EXIT_CONFIG)
     except Unavailable as error:
         # Something that it needs is not there: the operator's to mend, and no bug.
         service.fail(error.message)
     except Exception as error:
         log.exception("failed")
-        service.status(f"failed: {type(error).__name__}: {error}")
+        service.status(f"failed: {describe(error)}")
         sys.exit(1)
     # Threads that still wait on a peer are daemons: they must not hold us up.
     logging.shutdown()

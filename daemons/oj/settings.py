@@ -8,15 +8,17 @@ of their own.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from configobj import ConfigObj, ConfigObjError, flatten_errors, get_extra_values
-from validate import ValidateError, Validator
+from configobj.validate import ValidateError, Validator
 
 from oj.errors import BadSettings
 
@@ -25,6 +27,14 @@ _DURATION = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(us|ms|s|m|h|d)\Z")
 _DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 _SIZE_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is no mistake, but worth a word. Each is "what; how to mend it"."""
+
+    warnings: tuple[str, ...] = ()  # also in the journal, once at start, and by oj doctor
+    notes: tuple[str, ...] = ()  # of --check alone
 
 
 def parse_duration(text: str) -> float:
@@ -50,6 +60,14 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isdigit() or not 0 <= int(port) <= 65535:
         raise ValueError(f"'{text}' is not HOST:PORT")
     return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether every machine finds itself at this address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def parse_optional_address(text: str) -> tuple[str, int] | None:
@@ -143,6 +161,12 @@ def place(path: Path | str, mistakes: Iterable[str]) -> list[str]:
         line = _find_line(lines, sections, key)
         placed.append((line, f"{path}:{line}: {text}" if line else f"{path}: {text}"))
     return [text for _, text in sorted(placed)]
+
+
+def is_set(path: Path | str, name: str) -> bool:
+    """Whether the file itself has a value for 'section.key', as opposed to a default."""
+    *sections, key = name.split(".")
+    return _find_line(Path(path).read_text(encoding="utf-8").splitlines(), sections, key) > 0
 
 
 def _remove_misplaced(config: Any, spec: Any) -> list[str]:

@@ -26,7 +26,7 @@ MIB = 1 << 20
 VOLUMES = {
     "oj-etcd": ("/var/lib/oj/etcd", 512 * MIB),
     "oj-mongodb": ("/var/lib/oj/mongodb", 2048 * MIB),
-    "oj-executor": ("/var/lib/oj/executor", 256 * MIB),
+    "oj-executor": ("/var/lib/oj/executor", 640 * MIB),  # what setup asks for, and some
 }
 HEALTHY_S = 240
 PROGRESS_S = 90

@@ -105,7 +105,7 @@ def test_machines_that_were_alone_make_one_cluster_when_all_are_there(cluster: C
     with ThreadPoolExecutor() as pool:
 
         def set_up(machine: Machine) -> Any:
-            return pool.submit(oj, machine, "setup", "judicator", "--discover", JUDGES)
+            return pool.submit(oj, machine, "setup", "judicator", "--only", "--discover", JUDGES)
 
         early = [set_up(first), set_up(second)]
         silent = f"nothing is heard of {third.address}"

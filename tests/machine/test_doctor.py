@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from node import UNITS, Node, wait_for
 
 
@@ -17,6 +19,7 @@ def found(answer: dict[str, Any], check: str) -> list[dict[str, str]]:
     return [one for one in answer["checks"] if one["check"] == check]
 
 
+@pytest.mark.each_release
 def test_the_doctor_finds_nothing_broken_on_a_node_as_installed(healthy_node: Node) -> None:
     # A status line that tells of a slow moment stays for seconds.
     tries = (diagnose(healthy_node) for _ in range(3))

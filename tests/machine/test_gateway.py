@@ -83,11 +83,13 @@ def processes(node: Node, name: str) -> list[int]:
 # --- installed -----------------------------------------------------------------------------------
 
 
+@pytest.mark.each_release
 def test_installing_enables_the_unit_and_does_not_start_it(gateway: Node) -> None:
     assert gateway.show(UNIT, "UnitFileState") == "enabled"
     assert gateway.state(UNIT) == "inactive"
 
 
+@pytest.mark.each_release
 def test_active_means_serving(gateway: Node) -> None:
     gateway.machine.run(["systemctl", "start", UNIT], timeout_s=120)
     # No waiting: what systemctl start says is true.
@@ -98,6 +100,7 @@ def test_active_means_serving(gateway: Node) -> None:
     assert gateway.machine.run(f"ps -o user:32= -p {pid}").stdout.strip() == UNIT
 
 
+@pytest.mark.each_release
 def test_the_unit_is_hardened_and_understood(serving: Node) -> None:
     text = serving.machine.run(["systemd-analyze", "security", "--no-pager", UNIT]).stdout
     exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", text)
@@ -111,12 +114,14 @@ def test_the_unit_is_hardened_and_understood(serving: Node) -> None:
     serving.machine.run(["ls", *(f"/usr/share/man/{page}.gz" for page in pages)])
 
 
+@pytest.mark.each_release
 def test_a_task_is_judged_over_http_with_a_token_of_the_command(serving: Node) -> None:
     assert judge(serving) == "accepted"
     status, session = call(serving, "GET", "/api/v1/session")
     assert (status, session["user"]) == (200, "ann")
 
 
+@pytest.mark.each_release
 def test_daemons_tell_their_numbers_on_loopback(serving: Node) -> None:
     for port, name in (
         (7510, "oj_judicator_up"),

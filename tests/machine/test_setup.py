@@ -32,9 +32,10 @@ class Cluster:
         """From machines that only have the packages to three judicators that are ready."""
         first, *more = self.judicators
         started_s = time.monotonic()
-        oj(first, "setup", "judicator")
+        oj(first, "setup", "judicator", "--only")
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda m: oj(m, "setup", "judicator", "--join", first.name), more))
+            words = ("setup", "judicator", "--only", "--join", first.name)
+            list(pool.map(lambda m: oj(m, *words), more))
         self.formed_s = time.monotonic() - started_s
 
 
@@ -140,6 +141,12 @@ def test_one_survivor_goes_on_alone_and_another_returns_to_it(cluster: Cluster) 
     refused = oj(second, "recover", "--only-survivor", "s2", code=2).stderr
     assert "not the only one left" in refused and f"{first.address}:7501" in refused
     first.power_off_hard()
+    said = "2 of 2 members must run; s1 does not answer"
+
+    def told() -> bool:
+        return said in second.run("oj doctor", check=False, timeout_s=180).stdout
+
+    wait_for("the doctor says who is missing", told, 60)
     assert "not s1" in oj(second, "recover", "--only-survivor", "s1", code=2).stderr
     assert "no majority" in oj(second, "remove", "s1", "--yes", code=2).stderr
     oj(second, "recover", "--only-survivor", "s2")

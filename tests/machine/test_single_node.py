@@ -25,6 +25,7 @@ SLOW_COMPILE = "\n".join(
 )
 
 
+@pytest.mark.each_release
 def test_a_cpp_program_is_judged_against_several_tests(healthy_node: Node) -> None:
     machine = healthy_node.machine
     machine.put(SUM_CPP, "/root/sum.cpp")
@@ -47,6 +48,7 @@ def test_a_cpp_program_is_judged_against_several_tests(healthy_node: Node) -> No
     assert (task["status"], task["verdict"]) == ("run_failed", "wrong_answer")
 
 
+@pytest.mark.each_release
 def test_the_journal_tells_one_tasks_whole_story(healthy_node: Node) -> None:
     machine = healthy_node.machine
     machine.put("print(input()[::-1])", "/root/r.py")
@@ -71,6 +73,7 @@ def test_the_journal_tells_one_tasks_whole_story(healthy_node: Node) -> None:
     assert attempts == {"1"}
 
 
+@pytest.mark.each_release
 def test_no_task_is_lost_when_power_fails(healthy_node: Node) -> None:
     node = healthy_node
     ids = node.add(50, sleep_s=0.4)
@@ -99,6 +102,7 @@ VICTIMS = [
 ]
 
 
+@pytest.mark.each_release
 def test_killed_daemons_come_back_and_the_load_finishes(healthy_node: Node) -> None:
     node, machine = healthy_node, healthy_node.machine
     load = machine.start(["/root/load.py", "steady", "/root/steady.ids"])
@@ -262,6 +266,7 @@ def test_a_wrong_configuration_is_named_and_does_not_loop(
         node.start(*UNITS)
 
 
+@pytest.mark.each_release
 def test_stopping_gives_tasks_back_and_loses_none(healthy_node: Node) -> None:
     node = healthy_node
     ids = node.add(12, sleep_s=1)
@@ -292,6 +297,7 @@ def test_a_signal_to_the_whole_unit_drains_and_ends_no_program(healthy_node: Nod
     assert_accepted(node.settle([late]), [late])
 
 
+@pytest.mark.each_release
 def test_a_stopped_machine_starts_again_by_itself(healthy_node: Node) -> None:
     node = healthy_node
     ids = node.add(10, sleep_s=0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -159,6 +160,18 @@ def test_everything_that_is_broken_is_named_with_its_repair(doctor: Doctor, etc:
     said = states(answer, "languages")
     assert any(state == "warn" and "bad.conf" in message for state, message in said)
     assert any("not installed: absent (no-such-shell)" in message for _, message in said)
+
+
+def test_memory_that_the_machine_does_not_have_is_a_warning_with_what_to_set(
+    doctor: Doctor, etc: Path
+) -> None:
+    path = etc / "executor.conf"
+    path.write_text(path.read_text() + "[most]\nmemory = 1T\n")
+    ((state, message),) = [one for one in states(doctor(), "configuration") if "executor" in one[1]]
+    assert state == "warn"
+    assert message.startswith(f"{path}: 2 slots of up to 1024.0 GiB of memory (most.memory) are 20")
+    (repair,) = [c["repair"] for c in doctor()["checks"] if c["message"] == message]
+    assert re.match(r"set most\.memory = \d+M; man oj-executor\.conf", repair), repair
 
 
 def test_the_gateway_is_a_role_like_the_others(doctor: Doctor, etc: Path) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from etcd_nodes import Node, Nodes
-from oj.errors import Missing, Rejected
+from oj.errors import Missing, Refused, Rejected
 from oj.etcd import membership
 from oj.etcd.datadir import DataDirectory
+from oj.loopback_guard import heed_word
 from servers import wait_until
 
 
@@ -41,9 +43,16 @@ def test_data_that_was_lost_is_replaced_by_joining_anew(three: list[Node]) -> No
 
 def test_all_start_again_on_their_data(three: list[Node]) -> None:
     three[0].write("key", "value")
-    for node in three:
-        node.kill()
-    daemons = [node.start(wait=False) for node in three]
+    three[0].kill()
+    three[1].kill()
+    # Whether it has been up or comes up: it is not to blame, and says who is.
+    missing = "2 of 3 members must run; n1, n2 do not answer; start oj-etcd there"
+    assert three[2].daemon
+    three[2].daemon.wait_status(f"^degraded: member n3: {missing}$")
+    three[2].kill()
+    alone = three[2].start(wait=False)
+    alone.wait_status(f"^waiting: {missing}$")
+    daemons = [*(node.start(wait=False) for node in three[:2]), alone]
     for daemon in daemons:
         daemon.wait_ready(120)
         assert "starting again" in daemon.statuses[0]
@@ -159,3 +168,31 @@ def test_one_survivor_goes_on_alone_when_told_and_the_others_join_it(three: list
         assert list(node.data.glob("set-aside-*"))
     n3.wait_lists("n1", "n2", "n3")
     n1.wait_value("key", "value")
+
+
+def test_a_member_whose_files_know_only_loopback_does_not_return_to_other_machines(
+    three: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n1, _, n3 = three
+    before = n1.member("n3").peer_urls
+    n3.kill()
+    # As on a node of a real cluster: the others have addresses of their own.
+    directory = DataDirectory(n3.data)
+    known = directory.read_known()
+    directory.write_known(replace(known, clients=("10.9.0.1:7501", *known.clients)))
+    for unit in ("etcd", "mongodb"):
+        (tmp_path / unit).mkdir()
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "etcd"))
+    away = n3.start(wait=False)
+    assert away.wait(60) == 78
+    away.wait_status("oj setup judicator --join 10.9.0.1")
+    assert n1.member("n3").peer_urls == before
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "mongodb"))
+    with pytest.raises(Refused, match="oj setup judicator"):
+        heed_word([n3.endpoint])
+    # With the files mended, it goes on with its data.
+    directory.write_known(known)
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "etcd"))
+    n3.start()
+    n1.wait_lists("n1", "n2", "n3")
+    assert list((tmp_path / "etcd").iterdir()) == []

@@ -88,6 +88,28 @@ def test_the_cluster_is_told_with_its_members_and_leaders(
     ex.close()
 
 
+def test_a_judicator_on_loopback_serves_whatever_databases_are_elsewhere(
+    start_judicator: StartJudicator, etcd: servers.Etcd
+) -> None:
+    prefix = "/loopback-and-databases/"
+    # As of this machine's own mongod under another name, or of a database on another machine.
+    etcd.ctl("put", f"{prefix}mongodb/member/n9", "10.9.0.9:7503")
+    one = start_judicator(prefix=prefix)
+    assert [j.name for j in one.call().judicators()] == ["j1"]
+
+
+def test_a_judicator_on_loopback_is_not_told_to_judicators_elsewhere(
+    start_judicator: StartJudicator, etcd: servers.Etcd
+) -> None:
+    prefix = "/loopback-and-judicators/"
+    etcd.ctl("put", f"{prefix}judicator/service/n9", "10.9.0.9:7500")
+    one = start_judicator(prefix=prefix)
+    # It serves, but nobody else is led to himself.
+    assert [(j.name, j.address) for j in one.call().judicators()] == [("n9", "10.9.0.9:7500")]
+    assert "Run: oj setup judicator --join 10.9.0.9" in one.daemon.log()
+    one.daemon.wait_status("serving this machine only")
+
+
 def test_the_cluster_is_told_while_etcd_and_the_database_are_away(
     start_judicator: StartJudicator, own_mongod: servers.Mongod, own_etcd: servers.Etcd
 ) -> None:

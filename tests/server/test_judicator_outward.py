@@ -6,11 +6,14 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from executors import Caller, FakeExecutor, JudicatorUnderTest
+from oj.gateway.presence import Presence
+from oj.gateway.settings import load
 from oj.judicator.store.history import STEPS, step_of
 from oj.rpc import ttypes as rpc
 from servers import wait_until
@@ -213,6 +216,18 @@ def test_a_quota_is_spent_and_not_overdrawn(caller: Caller) -> None:
         caller.spend("nobody", 1)
 
 
+def test_what_a_user_has_stored_is_counted_by_the_day(caller: Caller) -> None:
+    user = digest()
+    first = caller.store(user, 60, 100)
+    assert (first.allowed, first.left_bytes) == (True, 40) and 0 < first.reset_ms <= 86_400_000
+    refused = caller.store(user, 41, 100)
+    assert (refused.allowed, refused.left_bytes) == (False, 40)
+    assert caller.store(user, 40, 100).left_bytes == 0
+    assert caller.store(digest(), 100, 100).allowed
+    with pytest.raises(rpc.InvalidRequest):
+        caller.store(user, -1, 100)
+
+
 @pytest.mark.parametrize(
     ("token", "field"),
     [
@@ -242,19 +257,42 @@ def test_a_webhook_is_due_once_its_task_is_done(
     token = caller.addToken(make_token(), secret := digest())
     task_id = caller.add(task(webhook="https://example.org/done", webhook_token=token.id))
     caller.add(task())
-    assert caller.claimHooks(10) == []
+    assert caller.claimHooks(10, [], []) == []
     caller.cancel(task_id)
-    [hook] = caller.claimHooks(10)
+    [hook] = caller.claimHooks(10, [], [])
     assert (hook.task.id, hook.url, hook.attempt) == (task_id, "https://example.org/done", 1)
     assert hook.secret == caller.findToken(secret).webhook_secret
-    assert caller.claimHooks(10) == [], "it is the first caller's for a minute"
+    assert caller.claimHooks(10, [], []) == [], "it is the first caller's for a minute"
     caller.finishHook(task_id, 1, False, "connection refused")
-    assert caller.claimHooks(10) == [], "it pauses"
+    assert caller.claimHooks(10, [], []) == [], "it pauses"
     caller.finishHook(task_id, 7, True, "")  # not the attempt under way
-    second = wait_until(lambda: caller.claimHooks(10), 60, "the second attempt")
+    second = wait_until(lambda: caller.claimHooks(10, [], []), 60, "the second attempt")
     assert second[0].attempt == 2
     caller.finishHook(task_id, 2, True, "")
-    assert caller.claimHooks(10) == []
+    assert caller.claimHooks(10, [], []) == []
+
+
+def test_webhooks_of_busy_users_and_receivers_are_passed_over(
+    start_judicator: Callable[..., JudicatorUnderTest], task: MakeTask
+) -> None:
+    caller = start_judicator().call()
+    urls = {
+        "ann": "https://slow.example:8443/a",
+        "bob": "https://slow.example:8443",
+        "cid": "https://slow.example:84430/a",
+        "dan": "https://Slow.Example:8443/x",
+        "eve": "https://other.example/https://slow.example:8443/",
+    }
+    for user, url in urls.items():
+        caller.cancel(caller.add(task(webhook=url, user=user)))
+    claimed = caller.claimHooks(10, ["cid"], ["https://slow.example:8443"])
+    assert [hook.task.user for hook in claimed] == ["eve"]
+    assert sorted(hook.task.user for hook in caller.claimHooks(10, [], [])) == [
+        "ann",
+        "bob",
+        "cid",
+        "dan",
+    ]
 
 
 @pytest.mark.parametrize("url", ["ftp://x/", "http://", "javascript:alert(1)", "http://a b/", ""])
@@ -262,3 +300,38 @@ def test_a_webhook_that_is_no_address_is_refused(caller: Caller, task: MakeTask,
     with pytest.raises(rpc.InvalidRequest) as refused:
         caller.add(task(webhook=url))
     assert refused.value.field == "webhook"
+
+
+# ----------------------------------------------------------------- gateways
+
+
+def test_a_gateway_is_listed_from_when_it_says_so_until_it_leaves(caller: Caller) -> None:
+    def listed() -> dict[str, Any]:
+        return {one.name: one for one in caller.cluster().gateways}
+
+    caller.announce(rpc.GatewayInfo("here", "127.0.0.1:7580", "9.9"), False)
+    caller.announce(rpc.GatewayInfo("everywhere", "0.0.0.0:7580"), False)
+    found = listed()
+    assert (found["here"].address, found["here"].version) == ("127.0.0.1:7580", "9.9")
+    assert found["everywhere"].address == "127.0.0.1:7580"  # from where it called
+    assert not found["here"].silent and found["here"].report_time
+    caller.announce(rpc.GatewayInfo("here"), True)
+    assert "here" not in listed() and "everywhere" in listed()
+    for wrong in (rpc.GatewayInfo("no name"), rpc.GatewayInfo("g", "x" * 10_000), None):
+        with pytest.raises(rpc.InvalidRequest):
+            caller.announce(wrong, False)
+
+
+def test_a_gateways_daemon_says_that_it_serves_and_that_it_leaves(
+    caller: Caller, judicator: JudicatorUnderTest, tmp_path: Path
+) -> None:
+    name = f"g-{uuid.uuid4().hex[:8]}"
+    conf = tmp_path / "gateway.conf"
+    conf.write_text(f"name = {name}\njudicators = 127.0.0.1:{judicator.port}\netcd = ,\n")
+
+    def listed() -> bool:
+        return name in {one.name for one in caller.cluster().gateways}
+
+    with Presence(load(conf)):
+        wait_until(listed, 30, "the gateway")
+    assert not listed()

@@ -31,6 +31,7 @@ from executors import FakeExecutor, JudicatorUnderTest, make_result
 from oj import model
 from oj.client import Judicators
 from oj.clock import Deadline
+from oj.node.preflight import Preflight, judge
 
 OJ = [servers.PYTHON, str(servers.TREE / "daemons" / "bin" / "oj")]
 
@@ -186,6 +187,17 @@ def test_a_new_client_and_a_new_executor_work_with_an_old_judicator(
         found, _ = client.search(user="new", language=language)
         assert [one.id for one in found] == [task_id]
     executor.close()
+
+
+def test_setup_goes_on_where_a_judicator_is_too_old_to_connect_back(
+    old_judicator: OldJudicator,
+) -> None:
+    place = ("127.0.0.1", old_judicator.port)
+    trial = Preflight(joins=True, member=True, source="127.0.0.1", judicators=(("n1", place),))
+    seen = trial.look(Deadline(30))
+    assert seen.heard[0].old
+    judged = judge(seen)
+    assert judged.refusals == () and "cannot connect back" in judged.notes[0]
 
 
 def test_oj_status_shows_what_an_old_judicator_can_tell(old_judicator: OldJudicator) -> None:

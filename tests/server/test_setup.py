@@ -157,6 +157,25 @@ def test_a_name_may_have_addresses_where_nobody_answers(image: Path, cluster: se
     assert changes(told)["etcd.conf cluster.discover"] == "127.0.0.1 127.0.0.2"
 
 
+def test_a_name_leads_on_though_the_cluster_has_no_majority_for_a_moment(image: Path) -> None:
+    alone = servers.Etcd().start()
+    try:
+        # A second member that never comes: neither has a majority from now on.
+        alone.ctl("member", "add", "n9", "--peer-urls=http://127.0.0.1:1")
+        assert find([parse_address(alone.address)], 1.0).problem
+        conf = image / "etc/oj/etcd.conf"
+        port = alone.address.rpartition(":")[2]
+        conf.write_text(f"client = 127.0.0.1:{port}\n" + conf.read_text())
+        told = oj_setup(image, "executor", "--name", "n7", "--discover", "127.0.0.1").stdout
+        assert changes(told)["etcd.conf cluster.discover"] == "127.0.0.1"
+        assert json.loads(told)["members"] == []
+        # Who names a member to join is told, as before.
+        said = oj_setup(image, "executor", "--name", "n7", "--join", alone.address, code=3).stderr
+        assert "has no majority now" in said
+    finally:
+        alone.close()
+
+
 def test_who_looks_for_others_by_a_name_does_not_go_on_alone(image: Path) -> None:
     mongodb, etcd = fill(image), image / "var/lib/oj/etcd"
     words = ("judicator", "--discover", "127.0.0.9", "--address", "10.9.0.7")

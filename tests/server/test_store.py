@@ -18,6 +18,7 @@ from oj.judicator.store.ids import IdMaker
 from oj.judicator.store.roster import Roster
 from oj.judicator.store.shares import Shares
 from oj.judicator.store.tasks import TaskStore
+from oj.judicator.tenancy import Claim
 from oj.model import Status, Verdict
 
 ACCEPTED = Judged(Status.SUCCESS, Verdict.ACCEPTED, 1.0, "", 1, b"result")
@@ -123,7 +124,7 @@ def test_a_clock_that_was_set_back_does_not_make_leases_and_executors_last(
     claim(store)
     roster = Roster(database)
     roster.make_indexes()
-    roster.enter("dead", "i", 0.0)
+    roster.enter("dead", Claim("i"), 0.0)
     assert store.mend_leases(8.0) == 0 and roster.mend_times(8.0) == 0
     ten_minutes = [{"$set": {"lt": {"$add": ["$lt", 600_000]}, "t": {"$add": ["$t", 600_000]}}}]
     database.tasks.update_many({}, ten_minutes)
@@ -180,26 +181,28 @@ def test_the_history_of_attempts_is_bounded(store: TaskStore) -> None:
     assert all(len(entry["w"]) == 500 for entry in record.ended)
 
 
-def test_an_incarnation_that_was_replaced_never_comes_back(database: Any) -> None:
+def test_an_incarnation_that_was_replaced_stays_out_while_another_lives(database: Any) -> None:
     roster = Roster(database)
     roster.make_indexes()
     facts = Facts({"c++.20": "12.2", "$x": "1"}, slots=3)
-    executor, current = roster.enter("ex", "i1", 5.0, facts)
+    executor, current = roster.enter("ex", Claim("i1"), 5.0, facts)
     assert current and executor.facts == facts
-    assert roster.enter("ex", "i1", 5.0)[1]
-    executor, current = roster.enter("ex", "i2", 5.0)
-    assert current and executor.incarnation == "i2" and executor.facts == facts
-    executor, current = roster.enter("ex", "i1", 5.0, Facts())
+    assert roster.enter("ex", Claim("i1"), 5.0)[1]
+    executor, current = roster.enter("ex", Claim("i2"), 5.0)
+    # What the other told of itself says nothing of this one.
+    assert current and executor.incarnation == "i2" and executor.facts is None
+    roster.describe("ex", "i2", facts)
+    executor, current = roster.enter("ex", Claim("i1"), 5.0, Facts())
     assert not current and executor.incarnation == "i2" and executor.facts == facts
     assert roster.touch("ex", "i2", 1.0) and not roster.touch("ex", "i1", 1.0)
     for number in range(40):
-        assert roster.enter("ex", f"n{number}", 5.0)[1]
-    assert not roster.enter("ex", "n38", 5.0)[1]
+        assert roster.enter("ex", Claim(f"n{number}"), 5.0)[1]
+    assert not roster.enter("ex", Claim("n38"), 5.0)[1]
 
 
 def test_facts_that_a_newer_judicator_stored_are_passed_over(database: Any) -> None:
     roster = Roster(database)
-    roster.enter("ex", "i", 1.0, Facts({"c": "1"}, slots=2))
+    roster.enter("ex", Claim("i"), 1.0, Facts({"c": "1"}, slots=2))
     database.executors.update_one({"_id": "ex"}, {"$set": {"f.mood": "merry"}})
     [found] = roster.read_all(1.0)
     assert found.facts == Facts({"c": "1"}, slots=2)
@@ -209,7 +212,7 @@ def test_silent_executors_are_forgotten_but_not_drained_ones(database: Any) -> N
     roster = Roster(database)
     roster.make_indexes()
     for name in ("a", "b"):
-        roster.enter(name, "i", 0.0)
+        roster.enter(name, Claim("i"), 0.0)
     assert roster.drain("b", True) and not roster.drain("nobody", True)
     time.sleep(0.05)
     assert [e.silent for e in roster.read_all(0.01)] == [True, True]

@@ -225,3 +225,37 @@ def test_a_refused_connection_names_the_address():
         address = listener.getsockname()
     with pytest.raises(Unavailable, match=f"127.0.0.1:{address[1]}: Connection refused"):
         Judicators([address]).ping(Deadline(0.3))
+
+
+@pytest.mark.parametrize("coming", [False, True])
+def test_where_nobody_listens_on_this_machine_waiting_is_for_one_that_comes_up(coming):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = taken.getsockname()[:2]
+    asked = []
+
+    def hopeless():
+        asked.append(place)
+        return not coming
+
+    with (
+        Judicators([place], learn=False, timeout_s=0.5, hopeless=hopeless) as judicators,
+        pytest.raises(Unavailable, match="refused"),
+    ):
+        judicators.ping()
+    # At once, or again and again until the time is up.
+    assert (len(asked) > 1) is coming
+
+
+def test_no_wait_is_given_up_where_another_may_answer():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = taken.getsockname()[:2]
+    asked = []
+    elsewhere = ("192.0.2.1", 1)  # kept free for documentation
+    with (
+        Judicators(
+            [place, elsewhere], learn=False, timeout_s=0.3, hopeless=lambda: not asked.append(1)
+        ) as judicators,
+        pytest.raises(Unavailable),
+    ):
+        judicators.ping()
+    assert not asked

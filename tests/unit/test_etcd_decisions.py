@@ -427,3 +427,17 @@ TestHistories.settings = settings(max_examples=200, stateful_step_count=40, dead
 
 def test_the_module_is_pure() -> None:
     assert not {"socket", "time", "os", "threading"} & set(vars(decisions))
+
+
+# --- addresses that would lead others to themselves ----------------------------------------------
+
+
+@pytest.mark.parametrize("has_data", [True, False])
+def test_a_member_that_others_could_not_find_is_not_started(has_data):
+    seen = Seen("n3", "http://127.0.0.1:7502", has_data=has_data, unreachable="why")
+    assert decide(seen) == Refuse("why")
+
+
+def test_a_survivor_may_recover_although_others_would_not_find_it():
+    seen = Seen("n3", "http://127.0.0.1:7502", has_data=True, unreachable="why", recover=True)
+    assert decide(seen) == Recover()

@@ -19,20 +19,28 @@ OWNERS = {
     "systemd": {"service"},
     "sdnotify": {"service"},
     "configobj": {"settings"},
-    "validate": {"settings"},
 }
 # Whoever works on what a role keeps, in its stead.
 GUESTS = {
     "backup": {"judicator.store", "judicator.settings"},
     "node": {"etcd.", "mongodb."},
 }
-PURE = {"model", "errors", "clock", "executor.runs", "executor.verdict"} | {
+PURE = {
+    "model",
+    "errors",
+    "clock",
+    "incarnation",
+    "executor.overcommit",
+    "executor.runs",
+    "executor.verdict",
+} | {
+    "judicator.tenancy",
     "judicator.troubles",
     "mongodb.plan",
     "mongodb.argv",
     "etcd.argv",
 }
-PURE_MAY = {"model", "errors", "settings"}
+PURE_MAY = {"model", "errors", "settings", "incarnation"}
 
 
 def module_name(path: Path) -> str:

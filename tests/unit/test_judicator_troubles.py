@@ -10,6 +10,7 @@ from oj.judicator.troubles import (
     DatabaseMember,
     EtcdMember,
     ExecutorSeen,
+    GatewaySeen,
     Judicator,
     Picture,
     find_troubles,
@@ -43,6 +44,17 @@ def picture(**parts: object) -> Picture:
 
 
 CASES = {
+    "two machines go by one name": (
+        picture(executors=[ExecutorSeen("e1", address="10.0.0.5", rivals=("10.0.0.6",))]),
+        [
+            "executor e1 runs twice: 10.0.0.5 and 10.0.0.6; the one at 10.0.0.5 has the name, "
+            "and the other takes no tasks; .* oj setup executor --name NAME"
+        ],
+    ),
+    "a gateway is lost": (
+        picture(gateways=[GatewaySeen("g1"), GatewaySeen("g2", silent=True)]),
+        ["gateway g2 is silent; look at `systemctl status oj-gateway` there"],
+    ),
     "all is well": (picture(), []),
     "a single node is well": (
         picture(

@@ -56,7 +56,7 @@ def test_want_of_room_is_told_with_numbers(tmp_path: Path, monkeypatch: pytest.M
         data.demand_room(tmp_path)
 
 
-def line(severity: str, component: str, message: str, **attributes: object) -> str:
+def line(severity: str, component: str, message: str, /, **attributes: object) -> str:
     return json.dumps({"s": severity, "c": component, "msg": message, "attr": attributes})
 
 
@@ -67,6 +67,91 @@ def test_lines_of_mongod_are_told_by_their_severity() -> None:
     )
     assert read_line(line("I", "REPL", "Stepping"))[0] == logging.DEBUG
     assert read_line("no JSON") == (logging.INFO, "no JSON")
+
+
+# As mongod 6 writes them, with what clients have written in place of "CANARY".
+SLOW = line(
+    "I",
+    "COMMAND",
+    "Slow query",
+    type="command",
+    ns="oj.tasks",
+    appName="oj-judicator",
+    command={"update": "tasks", "updates": [{"u": {"$set": {"r.out": "CANARY"}}}], "CANARY": 1},
+    originatingCommand={"aggregate": "tasks", "pipeline": ["CANARY"]},
+    planSummary="IXSCAN { _id: 1 }",
+    keysExamined=1,
+    nModified=1,
+    errMsg="bad value: CANARY",
+    errName="BadValue",
+    errCode=2,
+    locks={"Global": {"acquireCount": {"w": 1}}},
+    storage={"data": {"bytesRead": 4096}},
+    remote="127.0.0.1:33000",
+    protocol="op_msg",
+    durationMillis=123,
+)
+WITH_DATA = [
+    SLOW,
+    line(
+        "W",
+        "QUERY",
+        "Plan executor error during findAndModify",
+        error={"code": 11000, "codeName": "DuplicateKey", "errmsg": 'dup key: { k: "CANARY" }'},
+        stats={"stage": "UPDATE", "filter": "CANARY"},
+        cmd={"findAndModify": "CANARY"},
+    ),
+    line("E", "REPL", "Failed to apply operation", oplogEntry={"o": "CANARY"}, error="is CANARY"),
+    line("F", "ASSERT", "Fatal assertion", msgid=1, error="DuplicateKey{ k: 'CANARY' }: dup"),
+    line("F", "-", "Invariant failure", expr="x", msg='found {"CANARY": 1} there', file="a.cpp"),
+    line("W", "STORAGE", "Strange", document={"a": "CANARY"}, documents=["CANARY"]),
+    line("I", "TXN", "transaction", parameters={"CANARY": 1}, readTimestamp="Timestamp(CANARY)"),
+    SLOW[:200] + "CANARY",
+    "terminate called: what(): document {a: CANARY}",
+]
+
+
+@pytest.mark.parametrize("told", WITH_DATA)
+def test_no_line_of_mongod_tells_what_clients_have_written(told: str) -> None:
+    assert "CANARY" in told
+    assert "CANARY" not in read_line(told)[1]
+    assert "CANARY" not in Signs().read_line(told)[1]
+
+
+def test_a_slow_query_is_told_with_what_is_no_data() -> None:
+    level, text = read_line(SLOW)
+    assert level == logging.INFO
+    for word in (
+        "oj.tasks",
+        "IXSCAN { _id: 1 }",
+        '"durationMillis": 123',
+        '"keysExamined": 1',
+        "BadValue",
+    ):
+        assert word in text
+
+
+def test_errors_that_are_no_data_are_told() -> None:
+    away = {"code": 6, "codeName": "HostUnreachable", "errmsg": "n2:7502: Connection refused"}
+    assert "n2:7502: Connection refused" in read_line(line("W", "NETWORK", "Lost", error=away))[1]
+    full = {"ts_sec": 1, "msg": "pwrite: failed: No space left on device"}
+    signs = Signs()
+    text = signs.read_line(line("E", "WT", "WiredTiger error message", error=28, message=full))[1]
+    assert "pwrite: failed: No space left on device" in text
+    assert signs.room
+
+
+@pytest.mark.parametrize(
+    "words", ["No space left on device", "Too stale to catch up", "ROLLBACK: x"]
+)
+def test_what_clients_write_is_no_sign(words: str) -> None:
+    now_s = 0.0
+    signs = Signs(clock=lambda: now_s)
+    for told in WITH_DATA[:3]:
+        signs.read_line(told.replace("CANARY", words))
+        signs.read_line(told.replace("CANARY", words).replace('"s": "E"', '"s": "F"'))
+    now_s = 61.0
+    assert (signs.room, signs.why_useless()) == ("", "")
 
 
 @pytest.mark.parametrize(

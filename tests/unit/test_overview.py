@@ -60,6 +60,27 @@ def test_every_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_gateways_are_shown_with_the_nodes_that_they_are_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = make_view()
+    view.cluster.gateways = [
+        rpc.GatewayInfo("n1", "n1:7580", "1.0", 1, False),
+        rpc.GatewayInfo("web", "web:7580", "1.1", 1, True),
+    ]
+    lines = {line.split()[0]: line.split() for line in shown(view, capsys).splitlines()[2:7]}
+    assert lines["NODE"][-3:] == ["BUSY", "GATEWAY", "VERSION"]
+    assert lines["n1"][-3:] == ["1/2", "ok", "1.0"]
+    assert lines["web"] == ["web", "silent", "1.1"]
+    assert view.plain()["gateways"][1] == {
+        "name": "web",
+        "address": "web:7580",
+        "version": "1.1",
+        "silent": True,
+        "report_time": "1970-01-01T00:00:00.001Z",
+    }
+
+
 def test_versions_are_shown_while_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
     view = make_view()
     view.judicators[0].version = "1.1"

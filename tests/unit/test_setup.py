@@ -10,11 +10,16 @@ import pytest
 
 import servers
 from oj import etcdmessages, settings
-from oj.errors import Rejected
-from oj.node import address, conf, data
+from oj.cli import setup
+from oj.clock import Deadline
+from oj.errors import Rejected, Unavailable
+from oj.etcdmessages import Member
+from oj.node import address, conf, data, peers
 from oj.node.conf import Edit, apply, read_value
-from oj.node.outlook import can_wait
+from oj.node.files import Files
+from oj.node.outlook import Outlook, can_wait
 from oj.node.plan import Peers, Wish, make_edits
+from oj.node.preflight import Preflight
 
 TREE = Path(__file__).resolve().parents[2]
 OJ = [servers.PYTHON, str(TREE / "daemons" / "bin" / "oj")]
@@ -229,6 +234,46 @@ def test_a_daemon_that_serves_is_not_started_again_for_a_longer_list(key, new, r
     assert can_wait(change, values()[edit.role], wish(role)) is waits
 
 
+# --- the cluster as it tells of itself -----------------------------------------------------------
+
+
+def cluster(asked="10.0.0.1", third="10.0.0.3"):
+    members = [(1, "n1", "10.0.0.1"), (2, "n2", "10.0.0.2"), (3, "n3", third)]
+    return peers.Cluster(
+        7,
+        asked,
+        tuple(
+            Member(number, name, (f"http://{host}:7502",), (f"http://{host}:7501",))
+            for number, name, host in members
+        ),
+        {name: f"{host}:7503" for _, name, host in members},
+        {name: f"{host}:7500" for _, name, host in members},
+    )
+
+
+def test_a_false_address_is_blamed_on_the_member_that_told_it():
+    told = cluster(third="127.0.0.1").find_loopback({"n4"})
+    assert "the etcd of n3 tells others to find it at 127.0.0.1:7501" in told
+    assert "run 'oj setup judicator --join n1' on n3 first" in told
+    assert not cluster().find_loopback({"n4"})
+    # Of nodes that are all on one machine it is true; and setup on n3 itself mends it.
+    assert not cluster("127.0.0.1", "127.0.0.1").find_loopback({"n4"})
+    assert not cluster(third="127.0.0.1").find_loopback({"n3"})
+
+
+def test_what_a_node_once_told_of_itself_is_none_of_its_peers():
+    found = cluster(third="127.0.0.1").without("10.0.0.3", "n3")
+    assert found.etcd == ("10.0.0.1:7501", "10.0.0.2:7501")
+    assert found.databases == ("10.0.0.1:7503", "10.0.0.2:7503")
+    assert found.judicators == ("10.0.0.1:7500", "10.0.0.2:7500")
+
+
+def test_a_gateway_that_is_only_kept_is_not_opened_to_the_network():
+    edits = as_dict(make_edits(wish("judicator", "gateway", kept=("gateway",)), values()))
+    assert ("gateway", "listen") not in edits
+    assert edits["gateway", "judicators"] == "127.0.0.1:7500, 10.0.0.1:7500, 10.0.0.3:7500"
+
+
 # --- addresses ---------------------------------------------------------------------------------
 
 
@@ -376,3 +421,38 @@ def test_conf_is_never_left_half_written(image):
         f"{role}.conf" for role in ROLES
     )
     assert conf.read_value((image / "etc/oj/etcd.conf").read_text(), "advertise") == "10.0.0.2"
+
+
+# --- time that is used up ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow_systemctl(tmp_path, monkeypatch):
+    """A systemctl that takes its time; what it was asked for is in the file that it gives."""
+    directory, done = tmp_path / "bin", tmp_path / "done"
+    directory.mkdir()
+    program = directory / "systemctl"
+    program.write_text(f'#!/bin/sh\nsleep 3\necho "$*" >>{done}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    return done
+
+
+def tried(**fields):
+    return Outlook(wish("executor"), "n1", "", None, preflight=Preflight(True, False), **fields)
+
+
+def test_a_time_that_trying_used_up_changes_nothing(image, slow_systemctl):
+    path = image / "etc/oj/executor.conf"
+    before = path.read_text()
+    outlook = tried(texts={"executor": "slots = 1\n"}, stop=("executor",))
+    with pytest.raises(Unavailable, match="before anything is changed"):
+        setup.carry_out(outlook, Files(str(image)), Deadline(0))
+    assert path.read_text() == before and not slow_systemctl.exists()
+
+
+def test_what_was_begun_is_finished_though_the_time_ends_meanwhile(image, slow_systemctl):
+    outlook = tried(texts={"executor": "slots = 1\n"}, stop=("executor",))
+    setup.carry_out(outlook, Files(str(image)), Deadline(1))
+    assert slow_systemctl.read_text() == "stop --quiet oj-executor\n"
+    assert (image / "etc/oj/executor.conf").read_text() == "slots = 1\n"

@@ -27,6 +27,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from oj.clock import Deadline, backoff
 from oj.errors import Unavailable
 from oj.judicator.store.database import is_passing
+from oj.redact import say
 
 BATCH = 1000
 CALL_MS = 5_000
@@ -124,7 +125,7 @@ class Snapshot:
                 if code in _TOO_OLD or not is_passing(error):
                     raise
                 if deadline.expired:
-                    words = str(error).partition(", Timeout:")[0][:200]
+                    words = say(error).partition(", Timeout:")[0][:200]
                     raise Unavailable(f"the database does not answer: {words}") from error
             time.sleep(pause_s)
         raise AssertionError("backoff has no end")

@@ -17,6 +17,7 @@ from oj.cli.machine import Node
 from oj.cli.terminal import clean, paint
 from oj.cli.verbs import Connect
 from oj.errors import BadSettings, Rejected, Unavailable
+from oj.incarnation import RENAME, say_runs_twice
 
 AGAIN_S = 1.0
 BEHIND_MS = 2_000
@@ -184,6 +185,11 @@ class Cluster:
             return
         serving = 0
         for info in self._view.executors:
+            if info.rivals:
+                rivals = [one.address or "" for one in info.rivals]
+                yield fail(
+                    "executors", say_runs_twice(info.name, info.address or "", rivals), RENAME
+                )
             state = plain.executor_state(info)
             facts = info.facts
             name = f"executor {info.name}"

@@ -101,6 +101,9 @@ class View:
             "etcd": [plain.etcd_member(m) for m in etcd],
             "database": [plain.database_member(m) for m in database],
             "primary": next((m.name for m in database if m.state == "primary"), None),
+            "gateways": [
+                plain.gateway(one) for one in (self.cluster and self.cluster.gateways) or ()
+            ],
             "seen_from": self.cluster.seen_from if self.cluster else None,
             "unanswered": self.unanswered,
         }

@@ -67,7 +67,7 @@ def recover(arguments: argparse.Namespace, _connect: object) -> int:
 
 def _demand_root(verb: str) -> None:
     if os.geteuid() != 0:
-        raise Rejected(f"only root can do that: sudo oj {verb} …")
+        raise Rejected(f"only root can do that: run oj {verb} as root")
 
 
 def _fail(error: Unavailable) -> int:

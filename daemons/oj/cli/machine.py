@@ -24,6 +24,7 @@ from oj import settings
 from oj.cli.findings import Finding, fail, ok, warn
 from oj.errors import BadSettings
 from oj.node.plan import DAEMONS
+from oj.service import WARNING
 
 KERNEL = (5, 10)
 NAMESPACES = ("pid", "mnt", "net", "ipc", "uts")
@@ -114,7 +115,7 @@ class Node:
         if not box.exists():
             yield fail("sandbox", f"{box} is missing", "install the package oj-executor again")
         elif os.geteuid() != 0:
-            yield warn("sandbox", "not tried: only root can", "run this as root: sudo oj doctor")
+            yield warn("sandbox", "not tried: only root can", "run oj doctor as root")
         else:
             done = subprocess.run(
                 [str(box), "check"], capture_output=True, text=True, timeout=BOX_S, check=False
@@ -150,7 +151,16 @@ class Node:
                 check=False,
             )
             if done.returncode == 0:
-                yield ok("configuration", f"{path} is fine")
+                warnings = [
+                    line.removeprefix(WARNING)
+                    for line in done.stderr.splitlines()
+                    if line.startswith(WARNING)
+                ]
+                if not warnings:
+                    yield ok("configuration", f"{path} is fine")
+                for warning in warnings:
+                    what, _, repair = warning.rpartition("; ")
+                    yield warn("configuration", f"{path}: {what}", f"{repair}; man oj-{role}.conf")
                 continue
             for mistake in done.stderr.strip().splitlines() or [f"{path} cannot be checked"]:
                 yield fail("configuration", mistake, f"mend it; man oj-{role}.conf describes all")
@@ -162,7 +172,23 @@ class Node:
             yield warn("units", "systemd does not run here", "see that the roles are started")
             return
         for role in self.roles:
-            yield from _look_at_unit(f"oj-{role}.service")
+            yield from judge_unit(f"oj-{role}", _ask_unit(f"oj-{role}"), self.needs(role))
+        if "etcd" in self.roles and _is_active("etcd.service"):
+            yield warn(
+                "units",
+                "Debian's own etcd.service runs beside oj-etcd, which does not use it",
+                "systemctl disable --now etcd, unless something else here needs it on port 2379",
+            )
+
+    def needs(self, role: str) -> bool:
+        """Whether anything here does not work without this role's unit."""
+        if role != "etcd" or self.values("etcd").get("mode") != "proxy":
+            return True
+        if not set(self.roles) <= {"etcd", "gateway"}:
+            return True
+        # A gateway asks etcd only where it is told of no judicator; none is on this machine.
+        told = self.values("gateway").get("judicators", ())
+        return all(settings.is_loopback(host) for host, _ in told)
 
     def etcd(self) -> Iterator[Finding]:
         addresses = {
@@ -175,7 +201,14 @@ class Node:
                 problem = _ask_etcd(host, port)
             except (OSError, HTTPException, ValueError) as error:
                 problem = f"does not answer: {error}"
-            if problem:
+            waits = _ask_unit("oj-etcd").get("StatusText", "") if settings.is_loopback(host) else ""
+            if problem and "members must run" in waits:
+                yield fail(
+                    "etcd",
+                    f"etcd on {host}:{port} {waits}",
+                    "it serves by itself once they run; lost for good: see oj recover in oj(1)",
+                )
+            elif problem:
                 yield fail(
                     "etcd",
                     f"etcd on {host}:{port} {problem}",
@@ -248,16 +281,24 @@ def _mounted_controllers() -> set[str]:
     return found
 
 
-def _look_at_unit(unit: str) -> Iterator[Finding]:
-    done = subprocess.run(
-        ["systemctl", "show", unit, "--property=LoadState,ActiveState,UnitFileState,StatusText"],
-        capture_output=True,
-        text=True,
-        timeout=CHECK_S,
-        check=False,
-    )
-    facts = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    name = unit.removesuffix(".service")
+def _ask_unit(name: str) -> dict[str, str]:
+    """What systemd knows of a unit; nothing where there is no systemd."""
+    wanted = "--property=LoadState,ActiveState,UnitFileState,StatusText"
+    try:
+        done = subprocess.run(
+            ["systemctl", "show", f"{name}.service", wanted],
+            capture_output=True,
+            text=True,
+            timeout=CHECK_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return {}
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+
+def judge_unit(name: str, facts: dict[str, str], needed: bool) -> Iterator[Finding]:
+    """`needed`: whether anything on this node does not work without it."""
     status = facts.get("StatusText", "")
     said = f": {status}" if status else ""
     if facts.get("LoadState") != "loaded":
@@ -269,18 +310,38 @@ def _look_at_unit(unit: str) -> Iterator[Finding]:
             f"'oj setup' makes it one; or apt remove {name}",
         )
         return
+    elif not needed and facts.get("ActiveState") == "inactive":
+        yield ok("units", f"{name} is inactive: nothing on this node needs it")
+    elif facts.get("ActiveState") == "activating" and status.startswith("waiting: "):
+        yield fail(
+            "units",
+            f"{name} is {status}",
+            f"it goes on by itself once that is there; journalctl -u {name} -n 50 tells more",
+        )
     elif facts.get("ActiveState") != "active":
         yield fail(
             "units",
             f"{name} is {facts.get('ActiveState', 'unknown')}{said}",
             f"systemctl restart {name}; journalctl -u {name} -n 50 tells why it stopped",
         )
-    elif re.match("degraded|check failed", status):
-        yield warn("units", f"{name} runs, but is {status}", f"journalctl -u {name} -n 50")
+    elif trouble := tell_trouble(status):
+        yield warn("units", f"{name} runs, but {trouble}", f"journalctl -u {name} -n 50")
     else:
         yield ok("units", f"{name} runs{said}")
     if facts.get("UnitFileState") == "disabled":
         yield warn("units", f"{name} does not start with the machine", f"systemctl enable {name}")
+
+
+def _is_active(unit: str) -> bool:
+    command = ["systemctl", "--quiet", "is-active", unit]
+    return subprocess.run(command, timeout=CHECK_S, check=False).returncode == 0
+
+
+def tell_trouble(status: str) -> str:
+    """What a daemon's status says of trouble, as the end of a sentence; nothing if all is well."""
+    if status.startswith("degraded"):
+        return f"is {status}"
+    return f"its {status}" if status.startswith("check failed") else ""
 
 
 def _ask_etcd(host: str, port: int) -> str:

@@ -143,7 +143,20 @@ def _judicators(arguments: argparse.Namespace, *, long: bool = False) -> Judicat
         None if given else settings["etcd"],
         timeout_s=arguments.timeout or settings["timeout"],
         learn=long,
+        # Whoever asks how the cluster is wants to know that it is not there.
+        hopeless=_none_starts if arguments.verb in ("status", "doctor") else bool,
     )
+
+
+def _none_starts() -> bool:
+    """Whether no judicator is about to come up on this machine, as far as systemd knows."""
+    from oj.node import units
+
+    try:
+        unit = units.look(["judicator"]).get("judicator")
+    except Unavailable:
+        return True
+    return unit is None or unit.state not in ("activating", "deactivating", "reloading")
 
 
 def _settings(path: str | None) -> dict[str, Any]:

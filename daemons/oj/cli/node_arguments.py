@@ -12,6 +12,9 @@ examples, as root:
   oj setup executor --join n1            a node that only runs programs
   oj setup all --join n1                 judicator and executor
 
+Before anything is changed, judicators connect back to each port on which this node will listen, and
+clocks, names, versions and free disk are looked at. --timeout bounds all of it (default: 4m).
+
 exit code: 0 it is set up, 2 it cannot be so, 3 the cluster or a unit did not get ready"""
 
 
@@ -72,6 +75,11 @@ def _setup(parser: argparse.ArgumentParser) -> None:
     add("--discover", metavar="NAME", help="a DNS name that gives the cluster's judicators")
     add("--name", metavar="NAME", help="this node's name (default: the host's)")
     add("--address", metavar="A", help="by which other nodes reach this one")
+    add(
+        "--only",
+        action="store_true",
+        help="stop and disable an executor or gateway that serves here and is not named",
+    )
     add("--dry-run", action="store_true", help="only show what would be done")
     add("--no-start", action="store_true", help="start no unit")
     add(

@@ -23,6 +23,7 @@ class Node:
     database: str = ""
     judicator: str = ""
     executor: str = ""
+    gateway: str = ""
     busy: str = ""
     versions: tuple[str, ...] = ()
 
@@ -91,6 +92,10 @@ def gather_nodes(view: View) -> list[Node]:
         if info.facts:
             one.busy = f"{info.executing or 0}/{info.facts.slots or 0}"
             one.versions += (info.facts.version or "",)
+    for gateway in (view.cluster and view.cluster.gateways) or ():
+        one = node(gateway.name)
+        one.gateway = "silent" if gateway.silent else "ok"
+        one.versions += (gateway.version or "",)
     return sorted(nodes.values(), key=lambda n: (not (n.judicator or n.database or n.etcd), n.name))
 
 
@@ -118,7 +123,7 @@ def _database_word(member: Any) -> str:
 def _node_table(nodes: Iterable[Node]) -> list[str]:
     nodes = list(nodes)
     versions = {version for node in nodes for version in node.versions if version}
-    header = ("node", "etcd", "database", "judicator", "executor", "busy", "version")
+    header = ("node", "etcd", "database", "judicator", "executor", "busy", "gateway", "version")
     rows = [
         [
             clean(node.name),
@@ -127,6 +132,7 @@ def _node_table(nodes: Iterable[Node]) -> list[str]:
             node.judicator,
             node.executor,
             node.busy,
+            node.gateway,
             # Worth a column only during an upgrade.
             ", ".join(sorted({v for v in node.versions if v})) if len(versions) > 1 else "",
         ]
@@ -136,7 +142,7 @@ def _node_table(nodes: Iterable[Node]) -> list[str]:
     others = sum(2 + max(len(header[i]), *(len(row[i]) for row in rows)) for i in used)
     for row in rows:
         row[0] = cut(row[0], max(NAME_COLUMNS, columns() - others))
-    states = ("etcd", "database", "judicator", "executor")
+    states = ("etcd", "database", "judicator", "executor", "gateway")
     return table(header, rows, right=("busy",), spare=("busy", "version"), states=states)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from oj import model, plain
 from oj.cli.terminal import clean, moment, mood, paint, size, span, table, words
+from oj.incarnation import RENAME, say_runs_twice
 
 OUTPUT_LINES = 40  # of a program's output that are shown
 
@@ -170,6 +171,10 @@ def show_executors(executors: Sequence[Any]) -> None:
             ]
         )
     print("\n".join(table(header, rows, right=("busy", "seen"))))
+    for info in executors:
+        if info.rivals:
+            rivals = [one.address or "" for one in info.rivals]
+            print(clean(f"{say_runs_twice(info.name, info.address or '', rivals)}; {RENAME}"))
 
 
 def show_judicators(judicators: Sequence[Any]) -> None:

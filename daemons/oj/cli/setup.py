@@ -1,14 +1,15 @@
 """`oj setup`: makes this machine a node of a cluster, and says what it does.
 
-First everything is looked at and decided, without a change; that is what --dry-run shows. Then it
-is carried out in an order in which an interruption does no harm: units that must not see the change
-are stopped, data of another cluster is set aside, files are written, units start. Run again, it
-goes on from whatever it finds.
+First everything is looked at, tried (ports, clocks, names, room) and decided, without a change;
+that is what --dry-run shows. Then it is carried out in an order in which an interruption does no
+harm: units that must not see the change are stopped, data of another cluster is set aside, files
+are written, units start. Run again, it goes on from whatever it finds.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from oj.cli.terminal import Progress, paint
+from oj.clock import Deadline
 from oj.errors import Rejected, Unavailable
-from oj.node import data, units
+from oj.node import data, preflight, units
 from oj.node.files import Files
 from oj.node.outlook import Aside, Outlook, Request, decide
 from oj.node.plan import ROLES
@@ -25,13 +27,14 @@ from oj.plain import print_json
 
 EXIT_CLUSTER = 3
 FIND_S = 10.0
-READY_S = 240.0
+SETUP_S = 240.0  # for all of it
+AFTERWARDS_S = 10.0  # to find out why it was not enough
 
 
 def setup(arguments: argparse.Namespace, _connect: object) -> int:
     files = Files(arguments.root)
     if files.live and os.geteuid() != 0:
-        raise Rejected("only root can set up a node: sudo oj setup …")
+        raise Rejected("only root can set up a node: run oj setup as root")
     try:
         return _set_up(arguments, files)
     except Unavailable as error:
@@ -41,24 +44,21 @@ def setup(arguments: argparse.Namespace, _connect: object) -> int:
 
 def _set_up(arguments: argparse.Namespace, files: Files) -> int:
     started_s = time.monotonic()
-    outlook = decide(make_request(arguments, files), files)
+    request = make_request(arguments, files)
+    outlook = decide(request, files)
     if not arguments.json:
         show_outlook(outlook, files, arguments.dry_run)
     late: list[units.Unit] = []
     idle = arguments.dry_run or outlook.empty
     if not idle:
-        carry_out(outlook, files)
-        late = start(outlook)
+        carry_out(outlook, files, request.deadline)
+        late = start(outlook, request.deadline)
     if arguments.json:
         print_json(plain(outlook, arguments.dry_run, late))
     elif not late and not idle:
         print(f"Done in {time.monotonic() - started_s:.1f} s.")
-    for unit in late:
-        print(
-            f"oj: {unit.name} is not ready: {unit.status or unit.state}\n"
-            f"    journalctl -u {unit.name} -e    tells more",
-            file=sys.stderr,
-        )
+    if late:
+        show_late(late, outlook, time.monotonic() - started_s)
     return EXIT_CLUSTER if late else 0
 
 
@@ -74,12 +74,17 @@ def make_request(arguments: argparse.Namespace, files: Files) -> Request:
         address=arguments.address or "",
         start=not arguments.no_start,
         set_data_aside=arguments.set_data_aside,
+        only=arguments.only,
         find_s=arguments.timeout or FIND_S,
+        deadline=Deadline(arguments.timeout or SETUP_S),
     )
 
 
-def carry_out(outlook: Outlook, files: Files) -> None:
-    units.stop(outlook.stop)
+def carry_out(outlook: Outlook, files: Files, deadline: Deadline) -> None:
+    if outlook.preflight:  # which may have used all the time up
+        deadline.check(preflight.TRYING)
+    # From here on, what was begun is finished.
+    units.stop(outlook.stop, max(units.QUICK_S, deadline.cap(units.STOP_S)))
     for aside in outlook.aside:
         aside.held.set_aside(aside.keep)
     for held in outlook.unmark:
@@ -91,14 +96,14 @@ def carry_out(outlook: Outlook, files: Files) -> None:
     units.enable(outlook.enable)
 
 
-def start(outlook: Outlook) -> list[units.Unit]:
-    """Starts what shall run; the units that did not get ready."""
+def start(outlook: Outlook, deadline: Deadline) -> list[units.Unit]:
+    """Starts what shall run; the units that did not get ready in time."""
     if not outlook.start:
         return []
     units.start(outlook.start)
     with Progress() as progress:
         late = units.wait_until_ready(
-            outlook.start, READY_S, lambda text: progress.show(text, 0, 0, "")
+            outlook.start, deadline.left_s, lambda text: progress.show(text, 0, 0, "")
         )
     if outlook.forget and not late:
         from oj.node import executors
@@ -109,6 +114,26 @@ def start(outlook: Outlook) -> list[units.Unit]:
 
 
 # --- telling -----------------------------------------------------------------------------------
+
+
+def show_late(late: list[units.Unit], outlook: Outlook, after_s: float) -> None:
+    """What was waited for, and what is in the way now, if that can be seen."""
+    for unit in late:
+        print(
+            f"oj: {unit.name} is not ready after {after_s:.0f} s: {unit.status or unit.state}\n"
+            f"    journalctl -u {unit.name} -e    tells more",
+            file=sys.stderr,
+        )
+    if not outlook.preflight or not outlook.preflight.joins:
+        return
+    judged = preflight.Judgement((), ())
+    with contextlib.suppress(Unavailable):
+        judged = preflight.judge(outlook.preflight.look(Deadline(AFTERWARDS_S), listen=False))
+    for sentence in judged.refusals or judged.notes:
+        print(f"    {sentence}", file=sys.stderr)
+    if not judged.refusals:
+        for sentence in preflight.describe_ways(outlook.preflight):
+            print(f"    {sentence}", file=sys.stderr)
 
 
 def show_outlook(outlook: Outlook, files: Files, dry: bool) -> None:
@@ -130,6 +155,8 @@ def show_outlook(outlook: Outlook, files: Files, dry: bool) -> None:
             print(paint(f"  + {change.edit.path} = {change.edit.value}", "green"))
     for sentence in sentences(outlook):
         print(sentence)
+    for note in outlook.notes:
+        print(f"{paint('note:', 'yellow')} {note}")
     if dry:
         print("Nothing was changed: --dry-run.")
 
@@ -152,6 +179,9 @@ def sentences(outlook: Outlook) -> list[str]:
         told.append(f"Disable {named(outlook.disable)}: not part of this node's roles")
     if outlook.enable:
         told.append(f"Enable {named(outlook.enable)}")
+    if outlook.kept:
+        roles = " and ".join(outlook.kept)
+        told.append(f"Keep the {roles} that this machine has; --only would disable it")
     if outlook.later:
         told.append(f"Leave {named(outlook.later)} as is: lists are used from the next start on")
     if outlook.start:
@@ -179,6 +209,8 @@ def plain(outlook: Outlook, dry: bool, late: list[units.Unit]) -> dict[str, Any]
         "disable": list(outlook.disable),
         "enable": list(outlook.enable),
         "start": list(outlook.start),
+        "kept": list(outlook.kept),
+        "notes": list(outlook.notes),
         "dry_run": dry,
         "nothing_to_do": outlook.empty,
         "not_ready": {unit.name: unit.status or unit.state for unit in late},

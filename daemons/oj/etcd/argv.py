@@ -181,8 +181,13 @@ def client_address(found: Settings) -> str:
     return join_address(found.advertise or found.client[0], found.client[1])
 
 
+def peer_address(found: Settings) -> str:
+    """HOST:PORT by which others reach the peer port."""
+    return join_address(found.advertise or found.peer[0], found.peer[1])
+
+
 def peer_url(found: Settings) -> str:
-    return url(found.advertise or found.peer[0], found.peer[1])
+    return f"http://{peer_address(found)}"
 
 
 def milliseconds(seconds: float) -> int:

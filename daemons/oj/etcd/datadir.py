@@ -32,6 +32,7 @@ class Known:
     cluster_id: int = 0
     member_id: int = 0
     clients: tuple[str, ...] = ()  # HOST:PORT of the others
+    names: tuple[str, ...] = ()  # of the same, in the same order
 
 
 class DataDirectory:
@@ -58,7 +59,10 @@ class DataDirectory:
         try:
             values = json.loads(self.known.read_text())
             return Known(
-                int(values["cluster"], 16), int(values["member"], 16), tuple(values["clients"])
+                int(values["cluster"], 16),
+                int(values["member"], 16),
+                tuple(values["clients"]),
+                tuple(values.get("names", ())),
             )
         except FileNotFoundError:
             return Known()
@@ -72,6 +76,7 @@ class DataDirectory:
                 "cluster": f"{known.cluster_id:x}",
                 "member": f"{known.member_id:x}",
                 "clients": list(known.clients),
+                "names": list(known.names),
             },
             indent=1,
         )
@@ -106,7 +111,7 @@ class DataDirectory:
         """Who the others are is still of use; which member this was is not."""
         known = self.read_known()
         if known.clients:
-            self.write_known(Known(clients=known.clients))
+            self.write_known(Known(clients=known.clients, names=known.names))
         self.unusable.unlink(missing_ok=True)
 
     def _write(self, target: Path, text: str) -> None:

@@ -62,6 +62,7 @@ class Seen:
     own_cluster_id: int = 0
     unusable: str = ""  # etcd's words, when it was removed or cannot read the data
     left: bool = False
+    unreachable: str = ""  # why others would not find it where it says that it is
     recover: bool = False
     may_initialise: bool = False
     knew_others: bool = False  # this node was once in a cluster with others
@@ -147,6 +148,8 @@ def decide(seen: Seen) -> Step:
         return Refuse(
             "this node has left the cluster; to come back: oj setup judicator --join HOST"
         )
+    if seen.unreachable:
+        return Refuse(seen.unreachable)
     if seen.has_data:
         return decide_with_data(seen)
     if seen.cluster is not None:

@@ -12,7 +12,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -24,6 +24,8 @@ from oj.etcd.datadir import DataDirectory, Known, is_full, others
 from oj.etcd.discovery import Lobby, Names, ask_clients
 from oj.etcdmessages import Member, MemberStatus
 from oj.etcdwire import Connection
+from oj.loopback_guard import describe, find_others, leave_word
+from oj.settings import parse_address
 
 log = logging.getLogger("oj.etcd")
 
@@ -108,6 +110,19 @@ class Joining:
             return f"{how}: the disk of {self._settings.data} is full; make room there"
         return how
 
+    def find_missing(self) -> str:
+        """Which other members have to run before this one can serve; empty if enough of them do."""
+        known = self._directory.read_known()
+        names = (
+            known.names if len(known.names) == len(known.clients) else ("",) * len(known.clients)
+        )
+        called = {
+            address: name or address for address, name in zip(known.clients, names, strict=True)
+        }
+        up = membership.ask_each(known.clients, lambda c: c.status(timeout_s=membership.ASK_S))
+        down = set(called.values()) - {called[address] for address in up}
+        return say_missing(len(set(called.values())) + 1, down)
+
     # Looking
 
     def _look(self) -> decisions.Seen:
@@ -123,12 +138,13 @@ class Joining:
             own_cluster_id=known.cluster_id,
             unusable=directory.read_unusable(),
             left=directory.left.exists(),
+            unreachable=self._find_unreachable(known),
             recover=directory.recover.exists(),
             may_initialise=settings.init,
             knew_others=bool(known.clients),
             sources=sources,
         )
-        if seen.left and not seen.recover:
+        if (seen.left or seen.unreachable) and not seen.recover:
             return seen
         if not has_data:
             seen = self._listen(seen)
@@ -168,6 +184,16 @@ class Joining:
         clients = [client for caller in callers for client in ask_clients(caller)]
         sources = others([*seen.sources, *self._lobby.callers, *clients], self._own)
         return replace(seen, callers=callers, sources=sources)
+
+    def _find_unreachable(self, known: Known) -> str:
+        """Why the others of this node's cluster would look for it on their own machines."""
+        settings = self._settings
+        joined = [argv.join_address(*address) for address in settings.join]
+        for own in (argv.peer_address(settings), argv.client_address(settings)):
+            hosts = find_others(parse_address(own)[0], [*known.clients, *joined])
+            if hosts:
+                return describe("etcd.conf", own, hosts)
+        return ""
 
     def _sources(self, known: Known) -> tuple[str, ...]:
         configured = [argv.join_address(*address) for address in self._settings.join]
@@ -251,6 +277,7 @@ class Joining:
         self._directory.recover.unlink(missing_ok=True)
         log.error("%s", why)
         self._daemon.status(why)
+        leave_word(why)
         raise SystemExit(service.EXIT_CONFIG)
 
     def _member(self) -> str:
@@ -302,13 +329,15 @@ class Joining:
     def _write_known(
         self, cluster_id: int, member_id: int, members: Sequence[Member | decisions.MemberSeen]
     ) -> None:
-        clients = [
-            address
+        names = {
+            address: member.name
             for member in members
             if member.id != member_id and not member.learner
             for address in membership.client_addresses(member)
-        ]
-        known = Known(cluster_id, member_id, others(sorted(clients), self._own))
+        }
+        clients = others(sorted(names), self._own)
+        called = tuple(names[address] for address in clients)
+        known = Known(cluster_id, member_id, clients, called)
         if known != self._directory.read_known():
             self._directory.write_known(known)
 
@@ -318,6 +347,18 @@ def lists_us(found: membership.Look, seen: decisions.Seen) -> bool:
     if found.cluster is None or seen.unusable:
         return False
     return any(member.id == seen.own_id for member in found.cluster.members)
+
+
+def say_missing(members: int, down: Collection[str]) -> str:
+    """What a member needs of the others, if too few of them answer."""
+    needed = members // 2 + 1
+    if members - len(down) >= needed:
+        return ""
+    verb = "does" if len(down) == 1 else "do"
+    return (
+        f"{needed} of {members} members must run; {', '.join(sorted(down))} {verb} not answer; "
+        f"start oj-etcd there"
+    )
 
 
 def read_verdict(level: int, text: str) -> str:

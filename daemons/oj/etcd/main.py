@@ -20,6 +20,7 @@ from oj.child import Child, Silent
 from oj.clock import backoff
 from oj.errors import Unavailable
 from oj.etcd import argv
+from oj.loopback_guard import take_word_back
 
 STOP_S = 20.0
 QUIET_START_S = 3.0  # no word of trouble before that: etcd needs about a second
@@ -64,6 +65,7 @@ def read_line(line: str) -> tuple[int, str]:
 def serve(daemon: service.Service, settings: argv.Settings) -> None:
     from oj.etcd.datadir import DataDirectory
 
+    take_word_back()
     DataDirectory(settings.data).prepare()
     if settings.mode == "proxy":
         serve_proxy(daemon, settings)
@@ -99,11 +101,17 @@ def serve_member(daemon: service.Service, settings: argv.Settings) -> None:
         stack.enter_context(metrics.served("etcd", settings.metrics, (), look))
 
         def check() -> str:
-            return cluster.check_member(
-                connection, settings.name, settings.quota_bytes, joining.settle
-            )
+            try:
+                return cluster.check_member(
+                    connection, settings.name, settings.quota_bytes, joining.settle
+                )
+            except Unavailable as error:
+                if missing := joining.find_missing():
+                    raise Unavailable(f"member {settings.name}: {missing}") from error
+                raise
 
-        sentence = wait_until_serving(daemon, check)
+        # Without a majority etcd does not even open its client port.
+        sentence = wait_until_serving(daemon, check, joining.find_missing)
         if sentence:
             daemon.ready(sentence)
             daemon.supervise(child.guard(check))
@@ -142,10 +150,13 @@ def clean_environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("ETCD_")}
 
 
-def wait_until_serving(daemon: service.Service, check: Callable[[], str]) -> str | None:
+def wait_until_serving(
+    daemon: service.Service, check: Callable[[], str], find_missing: Callable[[], str] = str
+) -> str | None:
     """The check's first good answer; None when stopped before.
 
     There is no bound: members that wait for each other serve when enough of them are back.
+    `find_missing` tells which have to be.
     """
     waited_s = 0.0
     for pause_s in backoff(0.05, 1.0):
@@ -156,7 +167,7 @@ def wait_until_serving(daemon: service.Service, check: Callable[[], str]) -> str
             return check()
         except (Silent, Unavailable) as error:
             if waited_s > QUIET_START_S:
-                daemon.status(f"waiting: {error}")
+                daemon.status(f"waiting: {find_missing() or error}")
         waited_s += pause_s
         daemon.stop.wait(pause_s)
     return None

@@ -8,8 +8,6 @@ start finds the members also when none of those in the configuration is one any 
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +21,7 @@ from oj.etcd.decisions import MemberSeen
 from oj.etcd.discovery import Names
 from oj.etcdmessages import Member
 from oj.etcdwire import Connection
-from oj.settings import parse_address
+from oj.settings import is_loopback, parse_address
 
 log = logging.getLogger("oj.etcd")
 
@@ -132,20 +130,17 @@ def list_clients(members: Sequence[Member | MemberSeen], via: str) -> tuple[str,
 
     A member that advertises a loopback address is there only for its own machine.
     """
-    here = is_loopback(via)
+    here = _is_local(via)
     return tuple(
         sorted(
             address
             for member in members
             if not member.learner
             for address in membership.client_addresses(member)
-            if here or not is_loopback(address)
+            if here or not _is_local(address)
         )
     )
 
 
-def is_loopback(address: str) -> bool:
-    host = parse_address(address)[0]
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
+def _is_local(address: str) -> bool:
+    return is_loopback(parse_address(address)[0])

@@ -80,6 +80,7 @@ class Chores:
         self._broker.look_for_work()
         self._reports.store_progress()
         self._reports.refresh_drained(self._cluster.drained)
+        self._reports.wake_contested(self._cluster.contested)
         if time.monotonic() - self._looked_around_s > LOOK_AROUND_S:
             self._looked_around_s = time.monotonic()
             self._reports.refresh(self._cluster.executors_lately())

@@ -49,6 +49,9 @@ class Cluster:
     def drained(self) -> set[str]:
         return self._roster.find_drained()
 
+    def contested(self) -> set[str]:
+        return self._roster.find_contested()
+
     def executors_lately(self) -> list[Executor]:
         """As they were a moment ago."""
         with self._lock:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from oj import __version__, model
 from oj.errors import Missing, Oversized, Rejected, Unavailable
-from oj.judicator import numbers, wire
+from oj.judicator import connect_back, numbers, wire
 from oj.judicator.broker import Added, Broker
 from oj.judicator.cluster import Cluster
 from oj.judicator.health import Pulse
@@ -27,8 +27,10 @@ from oj.judicator.store.blobs import Blobs
 from oj.judicator.store.search import Search
 from oj.judicator.troubles import find_troubles
 from oj.rpc import ttypes as rpc
+from oj.settings import is_loopback
 
-PROTOCOL = 3  # 2: cluster(), forget(); 3: what gateways need, from events() on
+# 2: cluster(), forget(); 3: what gateways need, from events() on; 4: announce(), probe(), store()
+PROTOCOL = 4
 MOST_DIGESTS = 10_000
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Those that the IDL lets answer TooLarge; elsewhere it is an invalid request.
 _TELL_SIZES = {"add", "addMany", "putBlob"}
 # Those that do without the database.
-_WITHOUT_DATABASE = {"judicators", "cluster"}
+_WITHOUT_DATABASE = {"judicators", "cluster", "probe"}
 # Those that take as long as there is no news: how long says nothing of us.
 _WAITING = {"wait", "events", "report"}
 
@@ -89,6 +91,7 @@ class Handler:
         etcd_pulse: Pulse,
         name: str,
         current: threading.local,
+        host: str = "",
     ) -> None:
         self._broker = broker
         self._reports = reports
@@ -101,6 +104,8 @@ class Handler:
         self._etcd_pulse = etcd_pulse
         self._name = name
         self._current = current  # .connection is that of the calling thread
+        self._host = host  # of this machine, for who connects from it
+        self._probes = connect_back.Rate()
 
     @answers
     def ping(self) -> None:
@@ -229,6 +234,7 @@ class Handler:
             number,
             settled,
             connection.stands,
+            self._caller_host(),
         )
         begun_s = time.monotonic()
         reply = self._reports.report(report)
@@ -237,6 +243,10 @@ class Handler:
         if reply.assign:
             connection.on_undelivered = lambda: self._reports.undelivered(report, reply)
         return wire.write_reply(reply, self._broker.rules.lease_s)
+
+    def _caller_host(self) -> str:
+        host = str(self._current.connection.host)
+        return self._host if is_loopback(host) else host  # as others find this machine
 
     @answers
     def executors(self) -> list[rpc.ExecutorInfo]:
@@ -267,6 +277,22 @@ class Handler:
     def cluster(self) -> rpc.Cluster:
         picture = self._neighbours.look()
         return wire.write_cluster(picture, find_troubles(picture), self._name)
+
+    @answers
+    def probe(self, ports: Any, word: Any) -> rpc.Probe:
+        came_ms = int(time.time() * 1000)
+        host = self._current.connection.host
+        wanted, said = connect_back.check_request(ports, word)
+        with self._probes.admitted(host):
+            found = connect_back.try_ports(host, wanted, said)
+        return rpc.Probe(
+            address=host,
+            time=came_ms,
+            ports=[
+                rpc.Reached(one.port, one.connected, one.answered, one.problem or None)
+                for one in found
+            ],
+        )
 
     # -------------------------------------------------------------- gateways
 
@@ -299,12 +325,20 @@ class Handler:
         return self._outward.spend(id, tasks)
 
     @answers
-    def claimHooks(self, limit: Any) -> list[rpc.Hook]:
-        return self._outward.claim_hooks(limit or 0)
+    def store(self, user: Any, bytes: Any, most_bytes: Any) -> rpc.Quota:
+        return self._outward.store(user, bytes, most_bytes)
+
+    @answers
+    def claimHooks(self, limit: Any, busy_users: Any, busy_receivers: Any) -> list[rpc.Hook]:
+        return self._outward.claim_hooks(limit or 0, busy_users or (), busy_receivers or ())
 
     @answers
     def finishHook(self, id: Any, attempt: Any, delivered: Any, message: Any) -> None:
         self._outward.finish_hook(id, attempt, bool(delivered), message)
+
+    @answers
+    def announce(self, gateway: Any, leaving: Any) -> None:
+        self._outward.announce(gateway, bool(leaving), self._caller_host())
 
     @answers
     def drain(self, executor: Any, on: Any) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from oj.errors import Unavailable
+from oj.redact import describe
 
 log = logging.getLogger("oj.judicator.health")
 
@@ -72,7 +73,7 @@ class Pulse:
                 problem = error.message
             except Exception as error:
                 log.exception("the pulse of %s failed", self._name)
-                problem = f"{type(error).__name__}: {error}"
+                problem = describe(error)
             changed = bool(problem) != bool(self._problem)
             self._problem = problem
             self._asked_s = None

@@ -19,10 +19,19 @@ from oj.clock import Deadline
 from oj.errors import Unavailable
 from oj.etcdmessages import Member, MemberStatus
 from oj.etcdwire import Connection
+from oj.judicator.store.gateways import Gateway
 from oj.judicator.store.replicas import Replicas
 from oj.judicator.store.roster import Executor
-from oj.judicator.troubles import DatabaseMember, EtcdMember, ExecutorSeen, Judicator, Picture
+from oj.judicator.troubles import (
+    DatabaseMember,
+    EtcdMember,
+    ExecutorSeen,
+    GatewaySeen,
+    Judicator,
+    Picture,
+)
 from oj.link import BROKEN, connect
+from oj.redact import describe
 from oj.registry import Registry, format_address
 from oj.settings import parse_address
 
@@ -71,7 +80,7 @@ class Questions:
         except Unavailable as error:
             answer = error
         except Exception as error:  # noqa: BLE001 - told to the operator with the picture
-            answer = Unavailable(f"{type(error).__name__}: {error}"[:200])
+            answer = Unavailable(describe(error)[:200])
         finally:
             with self._lock:
                 self._open.discard(name)
@@ -88,12 +97,14 @@ class Neighbours:
         replicas: Replicas,
         judicators: Callable[[], list[tuple[str, str, bool]]],
         executors: Callable[[], list[Executor]],
+        gateways: Callable[[], list[Gateway]],
     ) -> None:
         self._etcd = [format_address(*address) for address in etcd]
         self._registry = registry
         self._replicas = replicas
         self._judicators = judicators
         self._executors = executors
+        self._gateways = gateways
         self._questions = Questions()
         self._lock = threading.Lock()
         self._connections: dict[str, Connection] = {}
@@ -117,6 +128,7 @@ class Neighbours:
                 "judicators": self._judicators,
                 "database": self._replicas.look,
                 "executors": self._executors,
+                "gateways": self._gateways,
             },
             ANSWER_S,
         )
@@ -145,6 +157,7 @@ class Neighbours:
                 for name, address, leader in self._peers
             ],
             executors=_describe_executors(answers["executors"]),
+            gateways=_describe_gateways(answers["gateways"]),
             leader_known=not isinstance(answers["judicators"], Unavailable),
             etcd_problem=_problem(answers["quorum"]),
             database_problem=_problem(answers["database"]),
@@ -242,8 +255,19 @@ def _describe_executors(answer: Any) -> list[ExecutorSeen] | None:
             executor.drained,
             executor.facts.state if executor.facts else "ok",
             executor.facts.message if executor.facts else "",
+            executor.address,
+            tuple(rival.address for rival in executor.rivals),
         )
         for executor in answer
+    ]
+
+
+def _describe_gateways(answer: Any) -> list[GatewaySeen]:
+    if isinstance(answer, Unavailable):
+        return []
+    return [
+        GatewaySeen(one.name, one.address, one.version, one.silent, one.report_time_ms)
+        for one in answer
     ]
 
 

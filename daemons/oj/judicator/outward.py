@@ -3,29 +3,59 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from oj import model
 from oj.errors import Rejected
 from oj.judicator import wire
+from oj.judicator.store.gateways import Gateways
 from oj.judicator.store.happenings import Happening, Happenings
 from oj.judicator.store.history import History, Minute
 from oj.judicator.store.hooks import Hooks
 from oj.judicator.store.tokens import ROLES, Token, Tokens
+from oj.judicator.store.uploads import Uploads
 from oj.rpc import ttypes as rpc
 
 MOST_HOOKS = 100
 MOST_QUOTA = 1_000_000
+MOST_STORED_BYTES = 1 << 50
 
 
 class Outward:
     def __init__(
-        self, happenings: Happenings, history: History, tokens: Tokens, hooks: Hooks
+        self,
+        happenings: Happenings,
+        history: History,
+        tokens: Tokens,
+        uploads: Uploads,
+        hooks: Hooks,
+        gateways: Gateways,
     ) -> None:
         self._happenings = happenings
         self._history = history
         self._tokens = tokens
+        self._uploads = uploads
         self._hooks = hooks
+        self._gateways = gateways
+
+    # --------------------------------------------------------------- presence
+
+    def announce(self, gateway: Any, leaving: bool, host: str) -> None:
+        """`host`: from where it calls, for one that listens on every address."""
+        if gateway is None:
+            raise Rejected("gateway is missing", "gateway")
+        name = model.check_node(gateway.name, "gateway.name")
+        if leaving:
+            self._gateways.remove(name)
+            return
+        address = model.check_word(gateway.address or "", "gateway.address", empty=True)
+        for everywhere in ("0.0.0.0:", "[::]:"):
+            if address.startswith(everywhere):
+                shown = f"[{host}]" if ":" in host else host
+                address = f"{shown}:{address.removeprefix(everywhere)}"
+        version = model.check_word(gateway.version or "", "gateway.version", empty=True)
+        self._gateways.note(name, address, version)
 
     # ---------------------------------------------------------------- events
 
@@ -62,10 +92,23 @@ class Outward:
         spent = self._tokens.spend(model.check_word(token_id, "id"), tasks)
         return rpc.Quota(allowed=spent.allowed, left=spent.left, reset_ms=spent.reset_ms)
 
+    def store(self, user: Any, amount_bytes: Any, most_bytes: Any) -> rpc.Quota:
+        for value, field in ((amount_bytes, "bytes"), (most_bytes, "most_bytes")):
+            if not isinstance(value, int) or not 0 <= value <= MOST_STORED_BYTES:
+                raise Rejected(f"{field} must be between 0 and {MOST_STORED_BYTES}", field)
+        taken = self._uploads.take(model.check_word(user, "user"), amount_bytes, most_bytes)
+        return rpc.Quota(
+            allowed=taken.allowed, left_bytes=taken.left_bytes, reset_ms=taken.reset_ms
+        )
+
     # -------------------------------------------------------------- webhooks
 
-    def claim_hooks(self, limit: int) -> list[rpc.Hook]:
-        hooks = self._hooks.claim(max(1, min(limit, MOST_HOOKS)))
+    def claim_hooks(
+        self, limit: int, busy_users: Sequence[str], busy_receivers: Sequence[str]
+    ) -> list[rpc.Hook]:
+        hooks = self._hooks.claim(
+            max(1, min(limit, MOST_HOOKS)), busy_users[:MOST_HOOKS], busy_receivers[:MOST_HOOKS]
+        )
         if not hooks:
             return []
         signed = self._tokens.find_secrets({hook.token for hook in hooks if hook.token})

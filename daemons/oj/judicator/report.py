@@ -68,6 +68,7 @@ class Report:
     wait_s: float = 0.0
     number: int = 0
     settled: int = 0
+    address: str = ""  # where it comes from, as the judicator sees it
     # Whether the connection that carries this report still stands; asked before
     # a task is handed to a report that was parked for a while.
     connected: Callable[[], bool] = lambda: True
@@ -88,6 +89,15 @@ class Assigned:
     body: bytes
 
 
+@dataclass(frozen=True)
+class Process:
+    """One that reports under an executor's name."""
+
+    incarnation: str
+    address: str = ""
+    since_ms: int | None = None
+
+
 @dataclass
 class Reply:
     cancel: list[Ref] = field(default_factory=list)
@@ -95,6 +105,7 @@ class Reply:
     acknowledged: list[Ref] = field(default_factory=list)
     drained: bool = False
     want_facts: bool = False
+    holder: Process | None = None  # who has the name, if another process has
 
     @property
     def says_something(self) -> bool:

@@ -21,14 +21,16 @@ from collections.abc import Callable, Sequence, Set
 from oj.clock import Deadline
 from oj.errors import Missing
 from oj.events import Event, tell
+from oj.incarnation import RENAME, say_runs_twice
 from oj.judicator import numbers
 from oj.judicator.broker import Broker
-from oj.judicator.report import Assigned, Ref, Reply, Report
+from oj.judicator.report import Assigned, Process, Ref, Reply, Report
 from oj.judicator.sessions import InMemory, Session
 from oj.judicator.store.documents import Claimed, Progress
 from oj.judicator.store.roster import Executor, Roster
 from oj.judicator.store.shares import Shares
 from oj.judicator.store.tasks import TaskStore
+from oj.judicator.tenancy import Claim
 from oj.judicator.waiting import Parked, Wake
 from oj.model import Status
 
@@ -39,7 +41,7 @@ TRUST_NOTHING_S = 30.0  # the same when nothing is in hand
 TOUCH_S = 2.0  # how often an executor's last report is noted
 EARLY_S = 0.15  # progress of a task is not stored before it is this old
 OFFER_LANGUAGES_S = 3600.0
-REPLACED_WAIT_S = 5.0
+RIVAL_WAIT_S = 2.0  # see tenancy.ASKING_MS
 FRESH_S = 2.0  # longer than a picture of the roster is kept
 FORGET_S = 300.0  # a session that is not in the roster and has been silent for so long
 
@@ -62,6 +64,7 @@ class Reports:
         self._offered_s: dict[str, float] = {}  # language -> when the others were told of it
         # How often an executor was drained or taken back here: what was read before is old then.
         self._decided: Counter[str] = Counter()
+        self._told_of: dict[str, str] = {}  # executor -> the rival that the journal told of last
         self._early: set[str] = set()  # executors whose tasks have progress that is not stored
         self._closing = threading.Event()
         broker.on_taken_away = self.taken_away
@@ -85,7 +88,7 @@ class Reports:
                 parked = self._take_in(session, report, reply)
         if replaced and not reply.says_something:
             # It has nothing to do here; it shall at least not ask all the time.
-            self._closing.wait(min(report.wait_s, REPLACED_WAIT_S))
+            self._closing.wait(min(report.wait_s, RIVAL_WAIT_S))
         if parked is None:
             return reply
         try:
@@ -101,10 +104,11 @@ class Reports:
         self._compare(session, report, reply)
         reply.drained = session.drained
         reply.want_facts = session.facts is None
-        vacant = report.vacant if session.takes_tasks else 0
+        vacant = report.vacant if session.takes_tasks and session.touched_s else 0
         # Drained or not may have changed while no report was parked to be told.
         known, session.told_drained = session.told_drained, session.drained
-        if report.wait_s > 0 and not reply.says_something and known == session.drained:
+        told = reply.says_something or known != session.drained or not session.touched_s
+        if report.wait_s > 0 and not told:
             # In line first, then the look for work: what is added in between rings.
             parked = Parked(report.executor, session.languages() if vacant else ())
             self._broker.parked.park(parked)
@@ -137,8 +141,7 @@ class Reports:
             return False
         # Also when it is going to wait longer than noted: it would count as silent meanwhile.
         if known and (longer or now_s - session.touched_s > TOUCH_S):
-            known = self._roster.touch(session.name, session.incarnation, session.longest_wait_s)
-            session.touched_s = now_s
+            known = self._touch(session)
         if not known and not self._meet(session, report, reply):
             return False
         session.number = report.number
@@ -150,6 +153,17 @@ class Reports:
             session.noted_s = now_s
             self._note_languages(session)
         return True
+
+    def _touch(self, session: Session) -> bool:
+        """Whether its process has the name still; if not, its next report is told so."""
+        session.touched_s = time.monotonic()  # before: what is heard meanwhile takes it back
+        current = False
+        try:
+            current = self._roster.touch(session.name, session.incarnation, session.longest_wait_s)
+        finally:
+            if not current:
+                session.touched_s = 0.0
+        return current
 
     def _note_languages(self, session: Session) -> None:
         """Notes who takes tasks in which languages, and lets the others know of these."""
@@ -170,17 +184,10 @@ class Reports:
     def _meet(self, session: Session, report: Report, reply: Reply) -> bool:
         """Takes an incarnation in that this judicator does not know yet."""
         decided = self._decided[session.name]
-        executor, current = self._roster.enter(
-            report.executor, report.incarnation, report.wait_s, report.facts
-        )
+        claim = Claim(report.incarnation, report.address, report.number, report.settled)
+        executor, current = self._roster.enter(report.executor, claim, report.wait_s, report.facts)
         if not current:
-            log.warning(
-                "executor %s: a process that was replaced still reports (%s; now %s)",
-                report.executor,
-                report.incarnation,
-                executor.incarnation,
-            )
-            reply.cancel.extend(Ref(task.id, task.attempt) for task in report.in_hand)
+            self._refuse(report, executor, reply)
             return False
         if session.incarnation != report.incarnation:
             tell(
@@ -193,6 +200,7 @@ class Reports:
         session.number = 0
         session.facts = executor.facts
         with self._lock:
+            self._told_of.pop(session.name, None)
             if self._decided[session.name] == decided:
                 session.drained = executor.drained
         session.told_drained = False
@@ -201,6 +209,23 @@ class Reports:
         session.touched_s = time.monotonic()
         session.longest_wait_s = report.wait_s
         return True
+
+    def _refuse(self, report: Report, executor: Executor, reply: Reply) -> None:
+        """Tells a process that another one has its executor's name."""
+        reply.cancel.extend(Ref(task.id, task.attempt) for task in report.in_hand)
+        reply.holder = Process(executor.incarnation, executor.address)
+        with self._lock:
+            known = self._told_of.get(report.executor) == report.incarnation
+            self._told_of[report.executor] = report.incarnation
+        if not known:
+            said = say_runs_twice(report.executor, executor.address, [report.address])
+            tell(
+                log,
+                Event.EXECUTOR_TWICE,
+                f"{said}; {RENAME}",
+                executor=report.executor,
+                level=logging.ERROR,
+            )
 
     # --------------------------------------------------------------- in hand
 
@@ -266,7 +291,14 @@ class Reports:
         session.looked_s = time.monotonic()
         listed = {task.id: task.attempt for task in report.in_hand}
         held: dict[str, InMemory] = {}
-        for task in self._store.find_held(session.name):
+        found = self._store.find_held(session.name)
+        # Another process's: that one is gone, or has the name by now, through another judicator.
+        # Then each would take away what the other is given, until no attempts are left.
+        if any(task.incarnation != session.incarnation for task in found) and not self._touch(
+            session
+        ):
+            found = [task for task in found if task.incarnation == session.incarnation]
+        for task in found:
             if task.incarnation != session.incarnation:
                 self._broker.take_away(task, f"{session.name} was restarted")
             elif listed.get(task.id) == task.attempt or task.claim_number > report.settled:
@@ -335,6 +367,8 @@ class Reports:
                     return
                 if Wake.LOOK in reasons:
                     self._look_again(session, report, reply)
+                if not session.touched_s:
+                    return  # it shall report anew: another process may have its name
                 if Wake.WORK in reasons and session.takes_tasks:
                     parked.offered.clear()
                     self._claim(session, report, 1, reply)
@@ -364,9 +398,11 @@ class Reports:
     def heard_of(self, task_id: str) -> None:
         """Another judicator changed a task: whose session has it in hand?"""
         with self._lock:
-            holders = [s.name for s in self._sessions.values() if task_id in s.held]
-        for name in holders:
-            self.taken_away(name, task_id)
+            holders = [s for s in self._sessions.values() if task_id in s.held]
+        for session in holders:
+            # Perhaps because another process has its name: nothing is given before that is known.
+            session.touched_s = 0.0
+            self.taken_away(session.name, task_id)
 
     def drain(self, executor: str, on: bool) -> None:
         if not self._roster.drain(executor, on):
@@ -380,6 +416,16 @@ class Reports:
                 session.drained = on
         if changed:
             self._broker.parked.look(executor)
+
+    def wake_contested(self, find: Callable[[], Set[str]]) -> None:
+        """Has executors report of whose name another process reports as well: whether they live
+        decides which of the two has it. `find` tells which these are."""
+        late_s = time.monotonic() - TOUCH_S
+        for name in find():
+            with self._lock:
+                session = self._sessions.get(name)
+            if session is not None and session.touched_s < late_s:
+                self._broker.parked.supersede(name)
 
     def forget(self, executor: str) -> None:
         """What it had in hand goes to others as its leases run out, as with any that is lost."""
@@ -417,6 +463,16 @@ class Reports:
                     for language in session.languages():
                         takers.setdefault(language, set()).add(session.name)
             self._takers = takers
+            now_in = {executor.name: executor.incarnation for executor in executors}
+            replaced = [
+                session
+                for name, session in self._sessions.items()
+                if name in now_in and session.incarnation not in ("", now_in[name])
+            ]
+        for one in replaced:
+            # Elsewhere another process took the name over: who is parked here must hear of it.
+            one.touched_s = 0.0
+            self._broker.parked.supersede(one.name)
         names = {executor.name for executor in executors}
         late_s = time.monotonic() - FORGET_S
         with self._lock:

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from oj import metrics, service
+from oj import loopback_guard, metrics, service
 from oj.clock import backoff
 from oj.errors import Unavailable
 from oj.events import Event, tell
@@ -44,6 +44,7 @@ from oj.judicator.store.blobs import Blobs
 from oj.judicator.store.counts import Counts
 from oj.judicator.store.database import Pinger, connect, connect_to_ping
 from oj.judicator.store.feed import Feed
+from oj.judicator.store.gateways import Gateways
 from oj.judicator.store.happenings import Happenings
 from oj.judicator.store.history import History
 from oj.judicator.store.hooks import Hooks
@@ -54,10 +55,12 @@ from oj.judicator.store.search import Search
 from oj.judicator.store.shares import Shares
 from oj.judicator.store.tasks import TaskStore
 from oj.judicator.store.tokens import Tokens
+from oj.judicator.store.uploads import Uploads
+from oj.loopback_guard import heed_word
 from oj.model import ACTIVE
 from oj.registry import Election, Registry
 from oj.rpc import Judicator
-from oj.settings import parse_address
+from oj.settings import is_loopback, parse_address
 
 log = logging.getLogger("oj.judicator")
 
@@ -65,10 +68,12 @@ REGISTER_TTL_S = 6.0
 LEADER_TTL_S = 5.0
 SELF_CHECK_S = 3.0
 ETCD_TIMEOUT_S = 2.0
+DATABASES_PREFIX = "mongodb/member/"
 STOPPING_TIMEOUT_S = 1.0
 
 
 def serve(daemon: service.Service, config: JudicatorSettings) -> None:
+    heed_word(config.etcd)
     with contextlib.ExitStack() as stack:
         registry = stack.enter_context(Registry(config.etcd, config.etcd_prefix, ETCD_TIMEOUT_S))
         uri = make_uri(_find_seeds(registry, config), config.replica_set)
@@ -77,7 +82,8 @@ def serve(daemon: service.Service, config: JudicatorSettings) -> None:
 
         store = TaskStore(database, config.name)
         history, tokens, hooks = History(database), Tokens(database), Hooks(database)
-        happenings = Happenings(database)
+        happenings, gateways = Happenings(database), Gateways(database)
+        uploads = Uploads(database)
         roster, shares = Roster(database), Shares(database)
         counts = Counts(database, config.name)
         pinger = Pinger(connect_to_ping(uri))
@@ -102,7 +108,12 @@ def serve(daemon: service.Service, config: JudicatorSettings) -> None:
         stack.callback(blobs.close)
         current = threading.local()
         neighbours = Neighbours(
-            config.etcd, registry, Replicas(client), cluster.judicators, cluster.executors_lately
+            config.etcd,
+            registry,
+            Replicas(client),
+            cluster.judicators,
+            cluster.executors_lately,
+            gateways.read_all,
         )
         stack.callback(neighbours.close)
         handler = Handler(
@@ -112,11 +123,12 @@ def serve(daemon: service.Service, config: JudicatorSettings) -> None:
             blobs,
             cluster,
             neighbours,
-            Outward(happenings, history, tokens, hooks),
+            Outward(happenings, history, tokens, uploads, hooks, gateways),
             database_pulse,
             etcd_pulse,
             config.name,
             current,
+            parse_address(choose_advertised(config, 0, socket.gethostname()))[0],
         )
 
         def wake_everybody() -> None:
@@ -124,7 +136,8 @@ def serve(daemon: service.Service, config: JudicatorSettings) -> None:
             reports.look_everywhere()
             broker.waiters.tell_all(broker.waiters.tasks())
 
-        if not _prepare(daemon, [store, roster, shares, blobs, history, tokens, hooks], shares):
+        stored = [store, roster, shares, blobs, history, tokens, uploads, hooks, gateways]
+        if not _prepare(daemon, stored, shares):
             return
 
         stack.enter_context(database_pulse)
@@ -159,10 +172,15 @@ def serve(daemon: service.Service, config: JudicatorSettings) -> None:
         stack.callback(happenings.close)
 
         address = choose_advertised(config, server.port, socket.gethostname())
-        lease = registry.register_all(
-            {ABLE_PREFIX + config.name: KEEPS_BLOBS, SERVICE_PREFIX + config.name: address},
-            REGISTER_TTL_S,
-        )
+        misleading = _find_misleading(daemon, registry, config, address)
+        if misleading is None:
+            return
+        told = {ABLE_PREFIX + config.name: KEEPS_BLOBS}
+        if misleading:
+            log.error("serves this machine only, and is not told to others: %s", misleading)
+        else:
+            told[SERVICE_PREFIX + config.name] = address
+        lease = registry.register_all(told, REGISTER_TTL_S)
         stack.callback(lambda: lease.close(revoke=etcd_pulse.answers))
         # Stopping is bounded, whoever does not answer: see TimeoutStopSec= in the unit.
         stack.callback(lambda: registry.hurry(STOPPING_TIMEOUT_S))
@@ -188,10 +206,36 @@ def serve(daemon: service.Service, config: JudicatorSettings) -> None:
             _call_self(config, server)
             database_pulse.check()
             etcd_pulse.check()
-            return _describe(election.leading, cluster)
+            own = "serving this machine only, see the journal; " if misleading else ""
+            return own + _describe(election.leading, cluster)
 
         daemon.ready(f"serving at {address}")
         daemon.supervise(check)
+
+
+def _find_misleading(
+    daemon: service.Service, registry: Registry, config: JudicatorSettings, address: str
+) -> str | None:
+    """Why others must not be told this address, which would lead them to themselves: nothing when
+    they may, None when told to stop first.
+
+    Only judicators elsewhere count. A database may be on another machine, or registered there
+    under another name, and this judicator the only one.
+    """
+    host = parse_address(address)[0]
+    while is_loopback(host):
+        try:
+            known = registry.judicators()
+        except Unavailable:
+            daemon.status("waiting for etcd")
+            daemon.alive()
+            if daemon.stop.wait(1.0):
+                return None
+            continue
+        others = (place for name, place in known.items() if name != config.name)
+        hosts = loopback_guard.find_others(host, others)
+        return loopback_guard.describe("judicator.conf", address, hosts) if hosts else ""
+    return ""
 
 
 def _may_mark(etcd_pulse: Pulse, cluster: Cluster) -> bool:
@@ -206,7 +250,7 @@ def _find_seeds(registry: Registry, config: JudicatorSettings) -> list[tuple[str
     """Where to look for MongoDB: as configured, and whoever is registered now."""
     seeds = list(config.mongodb)
     try:
-        registered = registry.get_prefix("mongodb/member/").values()
+        registered = registry.get_prefix(DATABASES_PREFIX).values()
     except Unavailable as error:
         log.warning("cannot ask etcd for MongoDB's members: %s", error.message)
         return seeds

@@ -23,11 +23,12 @@ from typing import Any
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.Thrift import TApplicationException, TException, TMessageType
-from thrift.transport.TTransport import TMemoryBuffer
+from thrift.transport.TTransport import CReadableTransport, TMemoryBuffer, TTransportBase
 
 from oj.errors import Unavailable
 from oj.judicator.frames import FRAME_BYTES, MOST_ITEMS, Budget, Malformed, check_message
 from oj.judicator.settings import format_address
+from oj.redact import say
 
 log = logging.getLogger("oj.judicator.server")
 
@@ -63,6 +64,11 @@ class Connection:
         # The kernel counts the time: a wait in recv is then one system call.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_S, 0))
         self._wait_at_most(IDLE_S)
+
+    @property
+    def host(self) -> str:
+        """The address that the peer has, as it is seen from here."""
+        return self.peer.rpartition(":")[0].removeprefix("::ffff:")
 
     def read_frame(self) -> BytesIO | None:
         """The next frame, or None when the peer is through or has gone silent."""
@@ -154,6 +160,26 @@ class Connection:
         self.release()
         with contextlib.suppress(OSError):
             self._sock.close()
+
+
+class FrameTransport(TTransportBase, CReadableTransport):
+    """Reads from a frame as it is: Thrift's own TMemoryBuffer starts with a copy of its bytes, and
+    that of a large frame would double its memory."""
+
+    def __init__(self, frame: BytesIO) -> None:
+        self._frame = frame
+
+    def read(self, size: int) -> bytes:
+        return self._frame.read(size)
+
+    # What Thrift's accelerated decoder reads from.
+
+    @property
+    def cstringio_buf(self) -> BytesIO:
+        return self._frame
+
+    def cstringio_refill(self, partial: bytes, needed: int) -> BytesIO:
+        raise EOFError("the frame ends within a value")
 
 
 class Server:
@@ -278,10 +304,8 @@ class Server:
         """The answer's bytes, and whether the connection may go on."""
         if name == "version" and self._version:
             return pack_reply(name, number, self._version), True
-        transport = TMemoryBuffer()
-        transport._buffer = frame  # as it is: a copy of a large one would double its memory
         source = TBinaryProtocolAccelerated(
-            transport,
+            FrameTransport(frame),
             True,
             string_length_limit=FRAME_BYTES,
             container_length_limit=MOST_ITEMS,
@@ -291,9 +315,9 @@ class Server:
             self._processor.process(source, TBinaryProtocolAccelerated(out))
         except (TException, EOFError, TypeError, ValueError, OverflowError) as error:
             # The arguments could not be decoded, as errors of the handler stay inside.
-            log.warning("%s: cannot read a call of '%s': %s", connection.peer, name, error)
+            log.warning("%s: cannot read a call of '%s': %s", connection.peer, name, say(error))
             log.debug("where it failed", exc_info=True)
-            return _refusal(name, number, f"cannot read the arguments: {error}"), False
+            return _refusal(name, number, f"cannot read the arguments: {say(error)}"), False
         answer = out.getvalue()
         head = pack_reply(name, number, b"")
         if name == "version" and answer.startswith(head):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from oj.incarnation import RENAME, say_runs_twice
+
 LAG_MS = 10_000  # a database member this far behind is worth a word
 RECOVER = (
     "they are gone for good, go on with one that has its data: `oj recover --only-survivor NAME` "
@@ -52,10 +54,21 @@ class ExecutorSeen:
     drained: bool = False
     state: str = "ok"
     message: str = ""
+    address: str = ""
+    rivals: Sequence[str] = ()  # from where other processes report under its name
 
     @property
     def takes_tasks(self) -> bool:
         return not self.silent and not self.drained and self.state == "ok"
+
+
+@dataclass(frozen=True)
+class GatewaySeen:
+    name: str
+    address: str = ""
+    version: str = ""
+    silent: bool = False
+    report_time_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,7 @@ class Picture:
     database: Sequence[DatabaseMember] = ()
     judicators: Sequence[Judicator] = ()
     executors: Sequence[ExecutorSeen] | None = field(default=None)  # None: could not be asked
+    gateways: Sequence[GatewaySeen] = ()
     leader_known: bool = True  # False: could not be asked who leads
     etcd_problem: str = ""
     database_problem: str = ""
@@ -82,6 +96,7 @@ def find_troubles(picture: Picture) -> list[str]:
         *worn,
         *database_worn,
         *_look_at_executors(picture),
+        *_look_at_gateways(picture),
     ]
 
 
@@ -213,6 +228,9 @@ def _look_at_executors(picture: Picture) -> list[str]:
             )
         )
     for executor in picture.executors:
+        if executor.rivals:
+            said = say_runs_twice(executor.name, executor.address, executor.rivals)
+            found.append(f"{said}; {RENAME}")
         if executor.silent:
             found.append(
                 f"executor {executor.name} is silent; look at `systemctl status oj-executor` there"
@@ -223,6 +241,14 @@ def _look_at_executors(picture: Picture) -> list[str]:
                 f"it takes no tasks until it is mended; run `oj doctor` there"
             )
     return found
+
+
+def _look_at_gateways(picture: Picture) -> list[str]:
+    return [
+        f"gateway {gateway.name} is silent; look at `systemctl status oj-gateway` there"
+        for gateway in picture.gateways
+        if gateway.silent
+    ]
 
 
 def _majority(voters: int) -> int:

@@ -15,7 +15,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from oj import codec, model
 from oj.errors import Rejected
 from oj.judicator.broker import Added
-from oj.judicator.report import Facts, Finished, InHand, Judged, Ref, Reply, Report
+from oj.judicator.report import Facts, Finished, InHand, Judged, Process, Ref, Reply, Report
 from oj.judicator.store.database import to_ms
 from oj.judicator.store.documents import Record
 from oj.judicator.store.roster import Executor
@@ -153,6 +153,7 @@ def read_report(
     number: int | None,
     settled: int | None,
     connected: Callable[[], bool],
+    address: str = "",
 ) -> Report:
     model.check_node(executor, "executor")
     model.check_word(incarnation, "incarnation")
@@ -170,6 +171,7 @@ def read_report(
         number=_count(number, "number", (1 << 62)),
         settled=_count(settled, "settled", (1 << 62)),
         connected=connected,
+        address=address,
     )
 
 
@@ -265,7 +267,12 @@ def write_reply(reply: Reply, lease_s: float) -> rpc.ReportReply:
         drained=reply.drained or None,
         want_facts=reply.want_facts or None,
         lease_ms=int(lease_s * 1000),
+        holder=_write_process(reply.holder) if reply.holder else None,
     )
+
+
+def _write_process(process: Process) -> rpc.Process:
+    return rpc.Process(process.incarnation, process.address or None, process.since_ms)
 
 
 def _write_ref(ref: Ref) -> rpc.TaskRef:
@@ -295,6 +302,12 @@ def write_executor(executor: Executor) -> rpc.ExecutorInfo:
         executing=executor.executing,
         drained=executor.drained,
         silent=executor.silent,
+        address=executor.address or None,
+        rivals=[
+            _write_process(Process(rival.incarnation, rival.address, rival.since_ms))
+            for rival in executor.rivals
+        ]
+        or None,
     )
 
 
@@ -335,4 +348,14 @@ def write_cluster(picture: Picture, troubles: list[str], seen_from: str) -> rpc.
         ],
         troubles=troubles,
         seen_from=seen_from,
+        gateways=[
+            rpc.GatewayInfo(
+                name=gateway.name,
+                address=gateway.address or None,
+                version=gateway.version or None,
+                report_time=gateway.report_time_ms,
+                silent=gateway.silent,
+            )
+            for gateway in picture.gateways
+        ],
     )

@@ -9,12 +9,16 @@ to return, or an operator has to decide.
 A set of two is different: the other one has confirmed every write too, and cannot become primary
 without this one's vote.
 
+A node that others would look for on their own machines does not enter a set of several; see
+`oj.loopback_guard`.
+
 Data from which mongod cannot go on (see `signs`) is set aside first, if there is a primary to copy
 from.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from oj.clock import utc_now
@@ -37,6 +41,9 @@ class Entrance:
         why = data.why_useless(self._settings.data)
         if why:
             self._set_aside(why)
+        # Without etcd it may start: before it is registered, it is asked again.
+        with contextlib.suppress(Unavailable):
+            roster.demand_address(self._registry, self._settings.name, self._settings.advertise)
         if data.is_empty(self._settings.data):
             self._demand_no_vote()
 

@@ -30,6 +30,7 @@ from oj import metrics, service
 from oj.child import Child, Silent
 from oj.clock import Setback, backoff
 from oj.errors import Unavailable
+from oj.loopback_guard import heed_word
 from oj.mongodb import argv, data
 from oj.mongodb.signs import Signs
 
@@ -65,6 +66,7 @@ def serve(daemon: service.Service, settings: argv.Settings) -> None:
 
     program = find_program(settings)
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    heed_word(settings.etcd)
     if data.has_left(settings.data):
         refuse_after_leaving(daemon, settings)
     with Registry(settings.etcd, settings.prefix) as registry:

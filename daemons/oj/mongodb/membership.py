@@ -133,6 +133,7 @@ class Membership:
         if found not in (None, me) and self._answers_elsewhere(found):
             return f"the name {self._settings.name} is taken by the node at {found}"
         if self._lease is None:
+            roster.demand_address(self._registry, self._settings.name, me)
             self._lease = self._registry.register(key, me, self._settings.grace_s)
         elif found != me and self._lease.valid:
             log.warning("was off the list of members: registered again")

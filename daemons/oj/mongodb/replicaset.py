@@ -18,6 +18,7 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 from oj.child import Silent
 from oj.errors import Unavailable
 from oj.mongodb.plan import Member
+from oj.redact import redact, say
 from oj.settings import parse_address
 
 # Long, because a hung mongod is killed for its silence, and a busy machine is no reason for that.
@@ -388,7 +389,7 @@ def translated() -> Iterator[None]:
         # Without pymongo's description of the topology, which no operator wants to read.
         raise Silent(f"mongod does not answer: {str(error).partition(',')[0]}") from error
     except OperationFailure as error:
-        what = (error.details or {}).get("errmsg") or str(error)
+        what = redact((error.details or {}).get("errmsg") or str(error))
         raise Unavailable(f"mongod says: {what}") from error
     except PyMongoError as error:
-        raise Unavailable(f"mongod: {error}") from error
+        raise Unavailable(f"mongod: {say(error)}") from error

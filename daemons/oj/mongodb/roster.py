@@ -13,7 +13,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from oj import loopback_guard
 from oj.registry import Registry
+from oj.settings import is_loopback, parse_address
 
 INIT = "mongodb/init"
 SET = "mongodb/set"
@@ -55,6 +57,16 @@ def name_hosts(
 
 def read_registered(registry: Registry) -> dict[str, str]:
     return registry.get_prefix(MEMBERS)
+
+
+def demand_address(registry: Registry, name: str, own: str) -> None:
+    """Raises Refused if a node would enter a set of several machines with a loopback address."""
+    if not is_loopback(parse_address(own)[0]):
+        return
+    record = read_record(registry)
+    known = {**(record.members if record else {}), **read_registered(registry)}
+    others = (host for other, host in known.items() if other != name)
+    loopback_guard.demand_address("mongodb.conf", own, others)
 
 
 def deregister(registry: Registry, name: str) -> bool:

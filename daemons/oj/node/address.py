@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from oj.errors import Rejected
-from oj.node.plan import is_loopback
+from oj.settings import is_loopback
 
 ELSEWHERE = "192.0.2.1"  # kept free for documentation, so it is reached by the default route
 

@@ -28,6 +28,7 @@ class Held:
     directory: Path
     filled: bool
     left: bool
+    used: bool = False  # it has anything at all
 
     def set_aside(self, keep: bool) -> Path:
         """Moves everything in it into a directory of its own there; returns that."""
@@ -51,7 +52,7 @@ def look(directory: Path) -> Held:
     except (FileNotFoundError, NotADirectoryError):
         paths = []
     names = {path.name for path in paths if not _is_aside(path)}
-    return Held(directory, bool(names & {"member", "WiredTiger"}), LEFT in names)
+    return Held(directory, bool(names & {"member", "WiredTiger"}), LEFT in names, bool(names))
 
 
 def _is_aside(path: Path) -> bool:

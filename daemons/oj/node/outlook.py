@@ -13,15 +13,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oj import settings
+from oj.clock import Deadline
 from oj.errors import Rejected, Unavailable
-from oj.node import address, conf, data, units
+from oj.incarnation import INSTALLATION
+from oj.node import address, conf, data, preflight, units
 from oj.node.files import Files
-from oj.node.plan import ETCD_PORT, Address, Wish, is_loopback, local_of, make_edits
+from oj.node.plan import ETCD_PORT, Address, Wish, local_of, make_edits
+from oj.node.preflight import Port, Preflight, Room
+from oj.settings import is_loopback
 
 if TYPE_CHECKING:
     from oj.node.peers import Cluster
 
 TASKS_S = 30.0  # a node that has just booted is not ready yet
+# What a directory must have when a daemon begins with it: mongod keeps changes of up to 1 GB, etcd
+# allocates 64 MB at a time, a blob may have 256 MB.
+ROOMS = (
+    ("mongodb", "data", 1 << 30),
+    ("etcd", "data", 256 << 20),
+    ("judicator", "state_directory", 512 << 20),
+    ("executor", "state_directory", 512 << 20),
+)
 
 Values = dict[str, dict[str, Any]]
 
@@ -37,7 +49,9 @@ class Request:
     address: str = ""
     start: bool = True
     set_data_aside: bool = False
+    only: bool = False  # stop what serves here in another role
     find_s: float = 10.0  # how long to look for the cluster
+    deadline: Deadline = field(default_factory=lambda: Deadline(240.0))  # for all of it
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,9 @@ class Outlook:
     strangers: Path | None = None  # where the members of another cluster are remembered
 
     later: tuple[str, ...] = ()  # daemons that follow their changes from the next start on
+    kept: tuple[str, ...] = ()  # roles that were not asked for, but serve here
+    preflight: Preflight | None = None
+    notes: tuple[str, ...] = ()  # of what was tried: worth a word, and no hindrance
 
     @property
     def empty(self) -> bool:
@@ -77,8 +94,10 @@ class Outlook:
 
 def decide(request: Request, files: Files) -> Outlook:
     """Looks at everything; raises Rejected, BadSettings or Unavailable when it must not be."""
-    wish = Wish(request.roles, name=request.name, discover=request.discover)
-    files.demand(wish.daemons)
+    files.demand(Wish(request.roles).daemons)
+    kept = _find_kept(request, files)
+    roles = (*request.roles, *kept)
+    wish = Wish(roles, name=request.name, discover=request.discover, kept=kept)
     client = ["client"] if files.path("client").exists() else []
     values = files.values([*files.installed(), *client])
     name = request.name or _one_name(wish, values)
@@ -91,12 +110,17 @@ def decide(request: Request, files: Files) -> Outlook:
             raise Rejected(f"--join: {towards} is this machine; name another judicator")
     elif request.address:
         raise Rejected("--address: others look for judicators only")
-    wish = replace(wish, address=where, peers=cluster.without(where) if cluster else None)
+    wish = replace(wish, address=where, peers=cluster.without(where, name) if cluster else None)
     if cluster:
+        _demand_majority(files, values, cluster, name)
         _refuse_name_of_another(wish, name, cluster)
+        if false := cluster.find_loopback({name}):
+            raise Rejected(false)
     aside, unmark = _judge_data(request, files, wish, values, cluster, name)
     strangers = _find_strangers(files, wish, values, cluster)
-    outlook = Outlook(wish, name, why, cluster, aside=aside, unmark=unmark, strangers=strangers)
+    outlook = Outlook(
+        wish, name, why, cluster, aside=aside, unmark=unmark, strangers=strangers, kept=kept
+    )
     outlook = _decide_files(outlook, files, values)
     if not files.live:
         return outlook
@@ -105,7 +129,21 @@ def decide(request: Request, files: Files) -> Outlook:
         executor = settings.default_name(values["executor"]["name"])
         local = settings.parse_address(local_of(values["judicator"]["listen"]))
         outlook = replace(outlook, forget=(executor, local))
-    return outlook
+    return outlook if outlook.empty else _prove(outlook, request, files, values)
+
+
+def _find_kept(request: Request, files: Files) -> tuple[str, ...]:
+    """Executor and gateway, where they serve here and nothing was said of them.
+
+    Who makes a node of a working machine wants one more role of it, or says --only.
+    """
+    if request.only or not files.live:
+        return ()
+    others = [
+        role for role in ("executor", "gateway") if role not in request.roles and files.has(role)
+    ]
+    found = units.look(others)
+    return tuple(role for role in others if found[role].runs)
 
 
 def _one_name(wish: Wish, values: Values) -> str:
@@ -125,7 +163,7 @@ def _find_cluster(request: Request, wish: Wish, values: Values) -> Cluster | Non
         for host, _ in hosts:
             address.resolve(host)
         try:
-            return peers.find(hosts, request.find_s)
+            return peers.find(hosts, request.deadline.cap(request.find_s))
         except Unavailable as error:
             first = hosts[0][0]
             raise Unavailable(
@@ -140,8 +178,23 @@ def _find_cluster(request: Request, wish: Wish, values: Values) -> Cluster | Non
         names = Names(wish.discover, values["etcd"]["client"][1])
         # Nobody there yet is fine: those that come make the cluster.
         with contextlib.suppress(Rejected, Unavailable):
-            return peers.find([settings.parse_address(found) for found in names.find()], 1.0)
+            hosts = [settings.parse_address(found) for found in names.find()]
+            cluster = peers.find(hosts, 1.0)
+            # Without a majority for a moment, it tells nothing that is needed here.
+            return None if cluster.problem else cluster
     return None
+
+
+def _demand_majority(files: Files, values: Values, cluster: Cluster, name: str) -> None:
+    """A cluster without a majority takes nobody in; but this node may be what it lacks."""
+    if not cluster.problem:
+        return
+    origin = data.read_origin(files.held(values["etcd"]).directory)
+    if not cluster.owns(origin, {name, settings.default_name(values["etcd"]["name"])}):
+        raise Unavailable(
+            f"the cluster of {cluster.asked} has no majority now, so that nobody can join: "
+            f"{cluster.problem}"
+        )
 
 
 def _refuse_name_of_another(wish: Wish, name: str, cluster: Cluster) -> None:
@@ -153,6 +206,8 @@ def _refuse_name_of_another(wish: Wish, name: str, cluster: Cluster) -> None:
                 "if it is this node, run 'oj leave' here first; if not, give another --name"
             )
         return
+    if holder and is_loopback(holder) and not is_loopback(cluster.asked):
+        return  # it once told a wrong address of itself, and tells the right one from now on
     if holder and address.canonical(holder) != address.canonical(wish.address):
         raise Rejected(
             f"the cluster has a node {name} at {holder} already: give this one another --name, "
@@ -197,6 +252,9 @@ def _judge_data(
         return (), ()
     if origin is None and _is_registered(cluster, name, wish.address):
         return (), ()  # its etcd lost its data; its database is the cluster's
+    if origin is not None and origin.cluster_id == cluster.id and wish.member:
+        # A member that was taken out of this very cluster, which has what was confirmed here.
+        return tuple(Aside(one, keep=one is not held["etcd"]) for one in filled), ()
     tasks = _refuse_to_hide_tasks(request, files, held, values)
     return tuple(Aside(one, keep=tasks and one is not held["etcd"]) for one in filled), ()
 
@@ -232,7 +290,7 @@ def _refuse_to_hide_tasks(
     """Whether there may be tasks that will be set aside; Rejected when that was not asked for."""
     if "mongodb" not in held or not held["mongodb"].filled:
         return False
-    tasks = _has_tasks(files, values)
+    tasks = _has_tasks(files, values, request.deadline.cap(TASKS_S))
     if tasks is False:
         return False
     if not request.set_data_aside:
@@ -249,10 +307,9 @@ def _refuse_to_hide_tasks(
     return True
 
 
-def _has_tasks(files: Files, values: Values) -> bool | None:
+def _has_tasks(files: Files, values: Values, timeout_s: float) -> bool | None:
     """Whether this node's own database has any; None when nobody can tell."""
     from oj.client import Judicators
-    from oj.clock import Deadline
 
     if not files.live or "judicator" not in values:
         return None
@@ -260,8 +317,8 @@ def _has_tasks(files: Files, values: Values) -> bool | None:
         return None
     where = settings.parse_address(local_of(values["judicator"]["listen"]))
     try:
-        with Judicators([where], timeout_s=TASKS_S, learn=False) as here:
-            found, _ = here.search(limit=1, deadline=Deadline(TASKS_S))
+        with Judicators([where], timeout_s=timeout_s, learn=False) as here:
+            found, _ = here.search(limit=1, deadline=Deadline(timeout_s))
     except Unavailable:
         return None
     return bool(found)
@@ -305,6 +362,90 @@ def _decide_units(outlook: Outlook, request: Request, files: Files, values: Valu
         start=start,
         later=later,
     )
+
+
+def _prove(outlook: Outlook, request: Request, files: Files, values: Values) -> Outlook:
+    """Tries what the node will need, and refuses what cannot be."""
+    trial = _make_preflight(outlook, files, values)
+    judged = preflight.judge(trial.look(request.deadline))
+    if judged.refusals:
+        raise Rejected("\n    ".join(["nothing was changed, because", *judged.refusals]))
+    return replace(outlook, preflight=trial, notes=judged.notes)
+
+
+def _make_preflight(outlook: Outlook, files: Files, values: Values) -> Preflight:
+    wish, cluster = outlook.wish, outlook.cluster
+    here = address.canonical(wish.address) if wish.address else ""
+
+    def is_other(place: str) -> bool:
+        there = address.canonical(settings.parse_address(place)[0])
+        return there != here and not is_loopback(there)
+
+    judicators = {n: a for n, a in (cluster.judicators if cluster else {}).items() if is_other(a)}
+    source = here
+    if not here and cluster:
+        source = address.route(address.resolve(cluster.asked))
+    found = units.look(wish.daemons)
+    return Preflight(
+        joins=cluster is not None,
+        member=wish.member,
+        address=wish.address,
+        source=source,
+        ports=_list_ports(wish, values),
+        targets=preflight.find_targets(
+            judicators,
+            cluster.databases if cluster else {},
+            cluster.addresses() if cluster else {},
+            wish.member,
+        ),
+        judicators=tuple((n, settings.parse_address(judicators[n])) for n in sorted(judicators)),
+        rooms=_list_rooms(outlook, files, values),
+        running=frozenset(daemon for daemon in wish.daemons if found[daemon].runs),
+        executor=_name_of_executor(outlook, values),
+        installation=_place_of_installation(wish, files, values),
+    )
+
+
+def _list_ports(wish: Wish, values: Values) -> tuple[Port, ...]:
+    """Those of this node that others connect to."""
+    ports = []
+    if wish.member:
+        ports = [
+            Port(values["judicator"]["listen"][1], "judicator", "judicator"),
+            Port(values["etcd"]["client"][1], "etcd, clients", "etcd"),
+            Port(values["etcd"]["peer"][1], "etcd, peers", "etcd"),
+            Port(values["mongodb"]["listen"][1], "mongod", "mongodb"),
+        ]
+    if "gateway" in wish.roles and "gateway" not in wish.kept:
+        host, port = values["gateway"]["listen"]
+        if not (is_loopback(host) and any(values["gateway"]["access"]["proxies"])):
+            ports.append(Port(port, "gateway", "gateway", needed=False))
+    return tuple(ports)
+
+
+def _list_rooms(outlook: Outlook, files: Files, values: Values) -> tuple[Room, ...]:
+    """Directories that a daemon begins with; one that is in use is for the daemon to judge."""
+    rooms = []
+    for daemon, key, least_bytes in ROOMS:
+        if daemon not in outlook.start or (daemon == "etcd" and not outlook.wish.member):
+            continue
+        directory = files.root / str(values[daemon][key]).lstrip("/")
+        if outlook.aside or not data.look(directory).used:
+            rooms.append(Room(directory, least_bytes))
+    return tuple(rooms)
+
+
+def _name_of_executor(outlook: Outlook, values: Values) -> str:
+    if "executor" not in outlook.wish.roles:
+        return ""
+    return outlook.wish.name or settings.default_name(values["executor"]["name"])
+
+
+def _place_of_installation(wish: Wish, files: Files, values: Values) -> Path | None:
+    if "executor" not in wish.roles:
+        return None
+    state = files.root / str(values["executor"]["state_directory"]).lstrip("/")
+    return state / INSTALLATION
 
 
 def can_wait(change: conf.Change, values: Mapping[str, Any], wish: Wish) -> bool:

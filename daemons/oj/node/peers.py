@@ -12,9 +12,9 @@ from oj.etcdmessages import Member
 from oj.etcdwire import Connection
 from oj.node.address import canonical
 from oj.node.data import Origin
-from oj.node.plan import ETCD_PORT, JUDICATOR_PORT, Address, Peers, is_loopback, show_address
+from oj.node.plan import ETCD_PORT, JUDICATOR_PORT, Address, Peers, show_address
 from oj.registry import Registry
-from oj.settings import parse_address
+from oj.settings import is_loopback, parse_address
 
 ASK_S = 3.0
 PAUSE_S = 0.5
@@ -26,15 +26,25 @@ class Cluster:
     """What the members say of themselves and of who is registered."""
 
     id: int
+    asked: str  # the host that was asked, as it was named
     members: tuple[Member, ...]
     databases: dict[str, str]  # name -> HOST:PORT, as the next
     judicators: dict[str, str]
+    problem: str = ""  # why nobody could tell of those two: there is no majority
 
     @property
     def endpoints(self) -> list[str]:
         """Client addresses of the members that have started, by name."""
         named = sorted(self.members, key=lambda member: member.name)
         return [found for member in named if (found := client_address(member))]
+
+    def addresses(self) -> dict[str, tuple[str, str]]:
+        """HOST:PORT for clients and for peers of each member that has started, by name."""
+        return {
+            member.name: (address, urlsplit(member.peer_urls[0]).netloc)
+            for member in self.members
+            if (address := client_address(member)) and member.peer_urls
+        }
 
     def holder_of(self, name: str) -> str | None:
         """The host of the member of this name."""
@@ -51,20 +61,44 @@ class Cluster:
             and any(m.id == origin.member_id and m.name in names for m in self.members)
         )
 
-    def without(self, host: str) -> Peers:
-        """All of it but what is on this host."""
+    def find_loopback(self, names: Iterable[str]) -> str:
+        """A member, of another name than these, whom others are told to find at a loopback address:
+        what others should know of it; nothing when there is none."""
+        if is_loopback(self.asked):
+            return ""
+        for member in self.members:
+            address = client_address(member)
+            if not address or member.name in names or not is_loopback(parse_address(address)[0]):
+                continue
+            via = next(
+                (m.name for m in self.members if m.name and m.id != member.id and m.client_urls), ""
+            )
+            join = f" --join {via}" if via else ""
+            return (
+                f"the etcd of {member.name} tells others to find it at {address}: "
+                f"run 'oj setup judicator{join}' on {member.name} first"
+            )
+        return ""
+
+    def without(self, host: str, name: str = "") -> Peers:
+        """All of it but what is on this host; nor what this node of this name may have told of
+        itself when its files had no address for others."""
         mine = canonical(host) if host else ""
 
-        def others(addresses: Iterable[str]) -> tuple[str, ...]:
-            return tuple(a for a in addresses if canonical(parse_address(a)[0]) != mine)
+        def others(addresses: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+            found = []
+            for owner, address in sorted(addresses):
+                there = canonical(parse_address(address)[0])
+                if there != mine and not (mine and owner == name and is_loopback(there)):
+                    found.append(address)
+            return tuple(found)
 
-        etcd = others(self.endpoints)
-        judicators = others(self.judicators[name] for name in sorted(self.judicators))
+        etcd = others((m.name, a) for m in self.members if (a := client_address(m)))
+        judicators = others(self.judicators.items())
         if not judicators:  # none runs just now: there is one beside each member
             found = (parse_address(address)[0] for address in etcd)
             judicators = tuple(show_address(host, JUDICATOR_PORT) for host in found)
-        databases = others(self.databases[name] for name in sorted(self.databases))
-        return Peers(etcd, databases, judicators)
+        return Peers(etcd, others(self.databases.items()), judicators)
 
 
 def client_address(member: Member) -> str:
@@ -77,16 +111,26 @@ def client_address(member: Member) -> str:
 
 
 def find(hosts: Sequence[Address], timeout_s: float) -> Cluster:
-    """Asks the first of these that answers; Unavailable when none does in time."""
+    """Asks the first of these that answers; Unavailable when none does in time.
+
+    One whose cluster has no majority knows its members nevertheless; that is an answer when there
+    is no better one in time.
+    """
     end_s = time.monotonic() + timeout_s
     while True:
         problems = []
+        partial: Cluster | None = None
         for host, port in hosts:
             try:
-                return _ask(host, port)
+                found = _ask(host, port)
+                if not found.problem:
+                    return found
+                partial = partial or found
             except Unavailable as error:
                 problems.append(error.message)
         if time.monotonic() > end_s:
+            if partial:
+                return partial
             raise Unavailable("; ".join(problems))
         time.sleep(PAUSE_S)
 
@@ -98,19 +142,18 @@ def _ask(host: str, port: int) -> Cluster:
         status = connection.status(timeout_s=ASK_S)
     finally:
         connection.close()
-    with Registry((host, port), timeout_s=ASK_S) as registry:
-        judicators = registry.judicators()
-        databases = registry.get_prefix(DATABASES)
+    judicators, databases, problem = {}, {}, ""
+    try:
+        with Registry((host, port), timeout_s=ASK_S) as registry:
+            judicators = registry.judicators()
+            databases = registry.get_prefix(DATABASES)
+    except Unavailable as error:
+        problem = error.message
     if not any(member.id == status.id for member in members):
+        if problem:
+            raise Unavailable(problem)
         return _ask_behind(host, judicators)
-    cluster = Cluster(status.cluster_id, tuple(members), databases, judicators)
-    for address in cluster.endpoints:
-        if is_loopback(parse_address(address)[0]) and not is_loopback(host):
-            raise Rejected(
-                f"the etcd of {host} tells others to find it at {address}: "
-                f"run 'oj setup judicator' on {host} first"
-            )
-    return cluster
+    return Cluster(status.cluster_id, host, tuple(members), databases, judicators, problem)
 
 
 def _ask_behind(host: str, judicators: dict[str, str]) -> Cluster:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oj.node.conf import Edit
-from oj.settings import parse_address
+from oj.settings import is_loopback, parse_address
 
 Address = tuple[str, int]
 
@@ -46,6 +46,7 @@ class Wish:
     address: str = ""  # by which others reach this node; proxies need none
     peers: Peers | None = None
     discover: str = ""
+    kept: tuple[str, ...] = ()  # roles that serve here already and stay as they are
 
     @property
     def member(self) -> bool:
@@ -79,13 +80,6 @@ def make_edits(
 
 def show_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def local_of(listen: Address) -> str:
@@ -147,7 +141,7 @@ def _gateway(wish: Wish, values: Mapping[str, Any], canonical: Canonical) -> lis
     now = values["gateway"]
     edits = _judicator_list("gateway", wish, values, canonical)
     # Behind a web server, which it then knows, it listens where that one looks for it.
-    if not any(now["access"]["proxies"]):
+    if not any(now["access"]["proxies"]) and "gateway" not in wish.kept:
         edits += _open("gateway", "listen", now["listen"], wish)
     return edits
 

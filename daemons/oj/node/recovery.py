@@ -19,9 +19,9 @@ from oj.node import units
 from oj.node.address import canonical
 from oj.node.files import Files
 from oj.node.member import Member, load
-from oj.node.plan import is_loopback, show_address
+from oj.node.plan import show_address
 from oj.node.steps import Step, Tell, wait_for
-from oj.settings import parse_address
+from oj.settings import is_loopback, parse_address
 
 READY_S = 240.0
 KNOCK_S = 1.5

@@ -62,10 +62,10 @@ def disable(daemons: Sequence[str]) -> None:
     _each("disable", daemons, QUICK_S)
 
 
-def stop(daemons: Sequence[str]) -> None:
+def stop(daemons: Sequence[str], timeout_s: float = STOP_S) -> None:
     """Stops them, the last started first, and waits until they are gone."""
     # systemd takes one at a time, so that only who is named first is sure to stop before others.
-    _each("stop", daemons[::-1], STOP_S)
+    _each("stop", daemons[::-1], timeout_s)
 
 
 def start(daemons: Sequence[str]) -> None:

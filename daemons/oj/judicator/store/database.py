@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from pymongo import MongoClient, monitor
+from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 from pymongo.errors import (
     BulkWriteError,
@@ -29,6 +30,7 @@ from pymongo.write_concern import WriteConcern
 from oj.clock import Deadline
 from oj.errors import Unavailable
 from oj.judicator.store.lines import Hangup
+from oj.redact import say
 
 # How long a call waits for a primary: nearly all of an election, and no longer than a caller may
 # be kept waiting when there is none.
@@ -68,9 +70,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # When the process ends, the driver waits for its threads, two for each member and client, up to a
 # second each and one after the other: 8 s for a stop that is done in a quarter of one. They only
-# watch, and none has to come to an end. (Newer drivers may not have this, and may not need it.)
-if hasattr(monitor, "_shutdown_resources"):
-    atexit.unregister(monitor._shutdown_resources)
+# watch, and none has to come to an end. There is no public way to say so; since 4.9 the
+# function is in the first module. (If a newer driver has it elsewhere, a stop takes longer, and
+# tests/unit/test_libraries.py fails.)
+for _module in ("pymongo.synchronous.monitor", "pymongo.monitor"):
+    with suppress(ImportError, AttributeError):
+        atexit.unregister(importlib.import_module(_module)._shutdown_resources)
 
 
 def connect(uri: str) -> MongoClient[Any]:
@@ -134,7 +139,7 @@ def translated() -> Iterator[None]:
         yield
     except PyMongoError as error:
         if is_passing(error):
-            words = str(error).partition(", Timeout:")[0][:200]
+            words = say(error).partition(", Timeout:")[0][:200]
             raise Unavailable(f"the database does not answer: {words}", RETRY_MS) from error
         raise
 
@@ -180,3 +185,8 @@ def to_ms(time: datetime | None) -> int | None:
     if time.tzinfo is not None:
         return int((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
     return int((time - _EPOCH).total_seconds() * 1000)
+
+
+def from_ms(time_ms: int) -> datetime:
+    """The same back, as the driver stores it."""
+    return _EPOCH + timedelta(milliseconds=time_ms)

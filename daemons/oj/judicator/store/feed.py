@@ -18,6 +18,7 @@ from pymongo.errors import PyMongoError
 
 from oj.clock import backoff
 from oj.model import Status
+from oj.redact import say
 
 log = logging.getLogger("oj.judicator.store.feed")
 
@@ -60,7 +61,7 @@ class Feed:
                 self._read()
                 pauses = backoff(0.2, 2.0)
             except PyMongoError as error:
-                log.debug("the change stream broke: %s", error)
+                log.debug("the change stream broke: %s", say(error))
             except Exception:
                 log.exception("the change stream failed")
             self.running.clear()

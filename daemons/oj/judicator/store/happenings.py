@@ -29,6 +29,7 @@ from oj.clock import Deadline, backoff
 from oj.errors import Rejected, Unavailable
 from oj.judicator.store.database import at_the_edge, is_passing, to_ms
 from oj.model import Status, Verdict
+from oj.redact import say
 
 log = logging.getLogger("oj.judicator.store.happenings")
 
@@ -194,7 +195,7 @@ class Happenings:
                         self._keep(self._read_all([change] if change else []), token)
                         pauses = backoff(0.2, 2.0)
             except PyMongoError as error:
-                log.debug("the change stream broke: %s", error)
+                log.debug("the change stream broke: %s", say(error))
                 if isinstance(error, OperationFailure) and not is_passing(error):
                     token = None
                     self._forget()

@@ -1,7 +1,9 @@
 """The executors in MongoDB, and the languages that they have ever offered.
 
-executors: _id name, i incarnation, past (older incarnations), t last report,
-           w how long that report may wait, f facts, dr drained
+executors: _id name, i incarnation, a the address that its reports come from, past (older
+           incarnations), t last report, w how long that report may wait, f facts, dr drained,
+           rs (those that a restart replaced: i, and t when), v version of all these,
+           rv rivals: i, a as above, s since when, l last report, n number of the first, c a copy
 languages: _id name, t when an executor offered it last
 """
 
@@ -14,13 +16,25 @@ from typing import Any
 from pymongo import ASCENDING, IndexModel, ReturnDocument, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
+from pymongo.errors import DuplicateKeyError
 
+from oj.errors import Unavailable
 from oj.judicator.report import Facts
-from oj.judicator.store.database import DURABLE, QUICK, at_the_edge, to_ms
-
-PAST_KEPT = 16
+from oj.judicator.store.database import DURABLE, QUICK, at_the_edge, from_ms, to_ms
+from oj.judicator.tenancy import SHOWN_MS, Claim, Replaced, Rival, Tenancy, decide
 
 _NAMES_ONLY = {"_id": 1}
+# When rivals asked last, and those of them that still do.
+_ASKED = {"$max": "$rv.l"}
+_LATELY = {"$subtract": ["$$NOW", SHOWN_MS]}
+_RIVALS_LATELY = {
+    "$filter": {
+        "input": {"$ifNull": ["$rv", []]},
+        "as": "rival",
+        "cond": {"$gt": ["$$rival.l", _LATELY]},
+    }
+}
+_TRIES = 20  # to be the one that changes who has a name, among judicators that do so at once
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,8 @@ class Executor:
     drained: bool
     silent: bool = False
     executing: int = 0
+    address: str = ""
+    rivals: tuple[Rival, ...] = ()
 
     @property
     def takes_tasks(self) -> bool:
@@ -54,7 +70,59 @@ def _to_executor(document: Mapping[str, Any], executing: int = 0) -> Executor:
         drained=bool(document.get("dr")),
         silent=bool(document.get("silent")),
         executing=executing,
+        address=document.get("a", ""),
+        rivals=_read_rivals(document),
     )
+
+
+def _read_tenancy(document: Mapping[str, Any]) -> Tenancy:
+    return Tenancy(
+        incarnation=document.get("i", ""),
+        address=document.get("a", ""),
+        reported_ms=to_ms(document.get("t")) or 0,
+        wait_s=document.get("w", 0.0),
+        past=tuple(document.get("past", ())),
+        replaced=tuple(Replaced(one["i"], to_ms(one["t"]) or 0) for one in document.get("rs", ())),
+        rivals=_read_rivals(document),
+    )
+
+
+def _read_rivals(document: Mapping[str, Any]) -> tuple[Rival, ...]:
+    return tuple(
+        Rival(
+            rival["i"],
+            rival["a"],
+            to_ms(rival["s"]) or 0,
+            to_ms(rival["l"]) or 0,
+            rival["n"],
+            copy=rival.get("c", False),
+        )
+        for rival in document.get("rv", ())
+    )
+
+
+def _write_tenancy(tenancy: Tenancy) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is set and what is taken away; the times of its own report are the caller's."""
+    stored: dict[str, Any] = {
+        "i": tenancy.incarnation,
+        "a": tenancy.address,
+        "past": list(tenancy.past),
+    }
+    if tenancy.replaced:
+        stored["rs"] = [{"i": r.incarnation, "t": from_ms(r.at_ms)} for r in tenancy.replaced]
+    if tenancy.rivals:
+        stored["rv"] = [
+            {
+                "i": rival.incarnation,
+                "a": rival.address,
+                "s": from_ms(rival.since_ms),
+                "l": from_ms(rival.last_ms),
+                "n": rival.number,
+                **({"c": True} if rival.copy else {}),
+            }
+            for rival in tenancy.rivals
+        ]
+    return stored, {key: "" for key in ("rs", "rv") if key not in stored}
 
 
 def _read_facts(stored: Mapping[str, Any] | None) -> Facts | None:
@@ -88,44 +156,64 @@ class Roster:
             [
                 IndexModel([("t", ASCENDING)], name="time"),
                 IndexModel([("dr", ASCENDING)], name="drained", sparse=True),
+                IndexModel([("rv.l", ASCENDING)], name="rivals", sparse=True),
             ]
         )
 
     @at_the_edge
     def enter(
-        self, name: str, incarnation: str, wait_s: float, facts: Facts | None = None
+        self, name: str, claim: Claim, wait_s: float, facts: Facts | None = None
     ) -> tuple[Executor, bool]:
         """Takes the report of an incarnation that is new to this judicator.
 
-        Returns the executor and whether the incarnation is its current one: one
-        that another has replaced never becomes current again, so a late report
-        of a process that is gone cannot free the tasks of its successor.
+        Returns the executor and whether the incarnation has its name now (see tenancy.py). The
+        report of one that has not is no sign of life of the executor.
         """
-        old, past = {"$ifNull": ["$i", None]}, {"$ifNull": ["$past", []]}
-        own = {"$literal": incarnation}
-        replaced = {"$in": [own, past]}
-        fields: dict[str, Any] = {
-            "past": {
-                "$cond": [
-                    {"$or": [{"$in": [old, [None, own]]}, replaced]},
-                    past,
-                    {"$slice": [{"$concatArrays": [past, [old]]}, -PAST_KEPT]},
-                ]
-            },
-            "i": {"$cond": [replaced, old, own]},
-            "t": "$$NOW",
-            "w": wait_s,
-        }
-        if facts is not None:
-            known = {"$ifNull": ["$f", None]}
-            fields["f"] = {"$cond": [replaced, known, {"$literal": _write_facts(facts)}]}
-        document = self._quick.find_one_and_update(
-            {"_id": name},
-            [{"$set": fields}],
-            upsert=True,
-            return_document=ReturnDocument.AFTER,
+        described = {"f": _write_facts(facts)} if facts is not None else {}
+        filter_: dict[str, Any]
+        change: dict[str, Any]
+        for _ in range(_TRIES):
+            before = self._read_now(name)
+            if before is None:
+                stored, _ = _write_tenancy(Tenancy(claim.incarnation, claim.address))
+                stored |= {"w": wait_s, "v": 1, **described}
+                change = {"$setOnInsert": stored, "$currentDate": {"t": True}}
+                # One that another judicator stores meanwhile has a version, and is not found.
+                filter_ = {"_id": name, "v": {"$exists": False}, "i": {"$exists": False}}
+            else:
+                known = _read_tenancy(before)
+                tenancy = decide(known, claim, to_ms(before["now"]) or 0)
+                stored, gone = _write_tenancy(tenancy)
+                change = {"$set": stored, "$inc": {"v": 1}, "$unset": gone}
+                if tenancy.incarnation == claim.incarnation:
+                    stored |= {"w": wait_s, **described}
+                    change["$currentDate"] = {"t": True}
+                if tenancy.incarnation != known.incarnation and not described:
+                    gone["f"] = ""  # they are of the process that had the name before
+                filter_ = {"_id": name, "i": before.get("i"), "v": before.get("v")}
+                if tenancy.incarnation != known.incarnation:
+                    filter_["t"] = before.get("t")  # it may just have shown that it lives
+            if not change.get("$unset", True):
+                del change["$unset"]
+            try:
+                document = self._quick.find_one_and_update(
+                    filter_,
+                    change,
+                    upsert=before is None,
+                    return_document=ReturnDocument.AFTER,
+                )
+            except DuplicateKeyError:
+                continue
+            if document is not None:
+                return _to_executor(document), document["i"] == claim.incarnation
+        raise Unavailable(f"too many judicators hear of the executor {name} at once")
+
+    def _read_now(self, name: str) -> dict[str, Any] | None:
+        """An executor's document, with the database's time as `now`."""
+        found = self._quick.aggregate(
+            [{"$match": {"_id": name}}, {"$addFields": {"now": "$$NOW"}}], hint="_id_"
         )
-        return _to_executor(document), document["i"] == incarnation
+        return next(iter(found), None)
 
     @at_the_edge
     def touch(self, name: str, incarnation: str, wait_s: float) -> bool:
@@ -158,6 +246,20 @@ class Roster:
         return {d["_id"] for d in self._quick.find({"dr": True}, _NAMES_ONLY, hint="drained")}
 
     @at_the_edge
+    def find_contested(self) -> set[str]:
+        """Names under which another process reports as well, or did a moment ago."""
+        return {
+            d["_id"]
+            for d in self._quick.aggregate(
+                [
+                    {"$match": {"rv": {"$exists": True}, "$expr": {"$gt": [_ASKED, _LATELY]}}},
+                    {"$project": _NAMES_ONLY},
+                ],
+                hint="rivals",
+            )
+        }
+
+    @at_the_edge
     def read_all(self, grace_s: float) -> list[Executor]:
         """All of them; silent are those whose last report is over for `grace_s`."""
         in_hand = {
@@ -174,7 +276,7 @@ class Roster:
         documents = self._quick.aggregate(
             [
                 {"$sort": {"_id": 1}},
-                {"$addFields": {"silent": overdue}},
+                {"$addFields": {"silent": overdue, "rv": _RIVALS_LATELY}},
                 {"$project": {"past": 0}},
             ],
             hint="_id_",

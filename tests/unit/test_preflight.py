@@ -1,0 +1,231 @@
+"""What `oj setup` makes of what it tried: which sentence, and whether it goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oj.node import preflight
+from oj.node.preflight import REFUSED, Heard, Listeners, Port, Room, Seen, Target, judge
+
+PORTS = (
+    Port(7500, "judicator", "judicator"),
+    Port(7501, "etcd, clients", "etcd"),
+    Port(7503, "mongod", "mongodb"),
+)
+GATEWAY = Port(7580, "gateway", "gateway", needed=False)
+WELL = Heard("n1", version="0.2.0", seen_as="10.0.0.3")
+SEEN = Seen(joins=True, member=True, version="0.2.0", address="10.0.0.3", heard=(WELL,))
+
+
+def heard(**fields):
+    return replace(SEEN, heard=(replace(WELL, **fields),))
+
+
+def test_where_all_is_well_nothing_is_said():
+    assert judge(SEEN) == preflight.Judgement((), ())
+    assert judge(Seen(joins=False, member=True, version="0.2.0")) == preflight.Judgement((), ())
+
+
+def test_a_closed_firewall_is_named_with_ports_direction_and_rules():
+    closed = tuple((port, "no answer in 2.5 s") for port in PORTS)
+    (told,) = judge(heard(closed=closed)).refusals
+    assert told.startswith(
+        "n1 does not reach this node at 10.0.0.3, TCP 7500 (judicator), 7501 (etcd, clients), "
+        "7503 (mongod): no answer in 2.5 s. A firewall is closed"
+    )
+    assert "administrator.md, 'Firewall'" in told
+
+
+def test_judicators_that_find_the_same_share_a_sentence():
+    closed = ((PORTS[0], "no answer"), (PORTS[2], "no route to host"))
+    both = (replace(WELL, closed=closed), replace(WELL, node="n2", closed=closed))
+    (told,) = judge(replace(SEEN, heard=both)).refusals
+    assert told.startswith(
+        "n1, n2 do not reach this node at 10.0.0.3, TCP 7500 (judicator): no answer; "
+        "7503 (mongod): no route to host."
+    )
+
+
+def test_a_port_that_only_people_use_is_worth_a_note():
+    judged = judge(heard(closed=((GATEWAY, "no answer"),)))
+    assert not judged.refusals and "7580 (gateway)" in judged.notes[0]
+
+
+def test_another_machine_at_the_address_is_noticed():
+    (told,) = judge(heard(strange=(PORTS[0],))).refusals
+    assert "something else than this machine answers n1 at 10.0.0.3" in told
+
+
+def test_a_port_in_use_is_named_with_the_way_to_find_who_has_it():
+    (told,) = judge(replace(SEEN, taken=(PORTS[2],))).refusals
+    assert "port 7503 (mongod) is in use" in told and "ss -ltnp sport = :7503" in told
+
+
+@pytest.mark.parametrize("problem", ["no answer in 3 s", "no route to host"])
+def test_ports_of_others_that_are_not_reached_are_named(problem):
+    targets = tuple(Target("n2", ("10.0.0.2", n), w) for n, w in ((7501, "etcd"), (7503, "mongod")))
+    (told,) = judge(replace(SEEN, unreached=tuple((t, problem) for t in targets))).refusals
+    assert told.startswith(
+        f"this node does not reach n2 at 10.0.0.2, TCP 7501 (etcd), 7503 (mongod): {problem}."
+    )
+
+
+def test_who_only_uses_judicators_does_with_one_of_them():
+    closed = tuple(
+        (Target("n2", ("10.0.0.2", n), w), "no route to host")
+        for n, w in ((7500, "judicator"), (7501, "etcd, clients"))
+    )
+    both = (WELL, replace(WELL, node="n2", problem="no route to host", seen_as=""))
+    seen = replace(SEEN, member=False, heard=both, unreached=closed)
+    (told,) = judge(seen).notes
+    assert not judge(seen).refusals
+    assert "this node does not reach n2 at 10.0.0.2, TCP 7500 (judicator), 7501" in told
+    # A member needs each of the others, and nobody does without any.
+    assert len(judge(replace(seen, member=True)).refusals) == 1
+    assert len(judge(replace(seen, heard=both[1:])).refusals) == 1
+    refused = (Target("n1", ("10.0.0.1", 7500), "judicator"), REFUSED)
+    assert len(judge(replace(seen, unreached=(refused, *closed))).refusals) == 1
+
+
+def test_where_nothing_listens_just_now_is_no_hindrance():
+    target = Target("n2", ("10.0.0.2", 7503), "mongod")
+    judged = judge(replace(SEEN, unreached=((target, REFUSED),)))
+    assert not judged.refusals and "n2, TCP 10.0.0.2:7503 (mongod)" in judged.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("behind_s", "member", "kind", "words"),
+    [
+        (0.4, True, None, ""),
+        (1.5, True, "note", "1.5 s behind n1's"),
+        (-1.5, True, "note", "1.5 s ahead of n1's"),
+        (5.5, True, "refusal", "5.5 s behind n1's, and 5 s is the most"),
+        (-6.0, True, "refusal", "6.0 s ahead of n1's"),
+        (6.0, False, "note", "6.0 s behind"),
+        (-75.0, False, "refusal", "75.0 s ahead of n1's, and 60 s is the most"),
+    ],
+)
+def test_a_wrong_clock_is_told_and_one_that_breaks_leases_refused(behind_s, member, kind, words):
+    judged = judge(replace(heard(behind_s=behind_s), member=member))
+    told = {"refusal": judged.refusals, "note": judged.notes}
+    for name, sentences in told.items():
+        assert len(sentences) == (name == kind)
+        assert all(words in one and "timedatectl" in one for one in sentences)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "kind", "words"),
+    [
+        ("0.2.0", None, ""),
+        ("0.2.0+newer", "note", "oj on n1 is 0.2.0+newer, and 0.2.0 here"),
+        ("0.1.0", "note", "they work together"),
+        ("1.0.0", "refusal", "'apt upgrade' here first"),
+    ],
+)
+def test_versions_that_cannot_work_together_are_refused(theirs, kind, words):
+    judged = judge(heard(version=theirs))
+    assert len(judged.refusals) == (kind == "refusal")
+    assert len(judged.notes) == (kind == "note")
+    assert words in " ".join([*judged.refusals, *judged.notes])
+
+
+def test_a_newer_node_asks_for_an_upgrade_there():
+    (told,) = judge(replace(heard(version="1.2.0"), version="2.0.0")).refusals
+    assert "'apt upgrade' there first" in told
+
+
+def test_a_name_in_use_is_refused_with_the_ways_out():
+    seen = replace(SEEN, executor="e1", executors=("e1", "e2"))
+    (told,) = judge(seen).refusals
+    for words in (
+        "an executor e1 that lives",
+        "--name",
+        "'oj leave' there",
+        "'oj remove e1'",
+        "half a minute",
+    ):
+        assert words in told
+    assert not judge(replace(seen, executor="e3")).refusals
+
+
+def test_too_little_room_is_refused_with_both_numbers():
+    room = Room(Path("/var/lib/oj/mongodb"), 1 << 30)
+    (told,) = judge(replace(SEEN, low=((room, 80 << 20),))).refusals
+    assert "/var/lib/oj/mongodb has 80 MB free, and needs 1024" in told
+
+
+def test_an_older_judicator_is_told_in_a_line_and_not_waited_for():
+    judged = judge(heard(old=True, seen_as=""))
+    assert not judged.refusals
+    assert judged.notes == (
+        "n1 runs oj 0.2.0, which cannot connect back: whether it reaches this node was not tried",
+    )
+
+
+def test_that_nobody_could_be_asked_is_told():
+    judged = judge(heard(problem="connection refused", version="", seen_as=""))
+    assert not judged.refusals and "no judicator of the cluster answers" in judged.notes[0]
+
+
+# --- the parts that look -------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_a_listener_says_its_word_and_knows_who_called():
+    port = Port(free_port(), "judicator", "judicator")
+    with (
+        Listeners("127.0.0.1", [port], "a word") as listeners,
+        socket.create_connection(("127.0.0.1", port.number), 20) as sock,
+    ):
+        assert sock.recv(100) == b"a word"
+        assert listeners.callers == {("127.0.0.1", port.number)}
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port.number), 20)
+
+
+def test_a_listener_leaves_a_port_in_use_to_its_owner():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = Port(server.getsockname()[1], "judicator", "judicator")
+        with Listeners("127.0.0.1", [port], "a word") as listeners:
+            assert listeners.taken == [port] and not listeners.foreign
+
+
+def test_a_daemon_on_loopback_is_not_in_the_way_of_another_address():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = Port(server.getsockname()[1], "judicator", "judicator")
+        with Listeners("127.0.0.2", [port], "a word") as listeners:
+            assert not listeners.taken
+            with contextlib.closing(
+                socket.create_connection(("127.0.0.2", port.number), 20)
+            ) as sock:
+                assert sock.recv(100) == b"a word"
+
+
+def test_an_address_of_another_machine_is_noticed():
+    port = Port(free_port(), "judicator", "judicator")
+    with Listeners("192.0.2.77", [port], "a word") as listeners:
+        assert listeners.foreign
+
+
+def test_only_nodes_that_live_are_tried_and_proxies_need_less():
+    judicators = {"n1": "10.0.0.1:7500"}
+    databases = {"n1": "10.0.0.1:7503", "n9": "10.0.0.9:7503"}
+    members = {
+        "n1": ("10.0.0.1:7501", "10.0.0.1:7502"),
+        "n9": ("10.0.0.9:7501", "10.0.0.9:7502"),
+    }
+    found = preflight.find_targets(judicators, databases, members, member=True)
+    assert [target.address for target in found] == [
+        ("10.0.0.1", port) for port in (7500, 7501, 7502, 7503)
+    ]
+    found = preflight.find_targets(judicators, databases, members, member=False)
+    assert [target.address[1] for target in found] == [7500, 7501]
