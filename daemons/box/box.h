@@ -159,6 +159,7 @@ struct cgroup_home {
     int cpuacct_parent, cpuacct_dir;
     int cpu_parent, cpu_dir; /* only where cpu is not mounted with cpuacct */
     char name[64];
+    int locks[CGROUP_TREES + 2], lock_count; /* of ours in each hierarchy, for as long as main lives */
     bool has_swap; /* swap can be limited, and must be */
     int kernel;    /* tells what the kernel counts of itself for all runs */
 };
@@ -195,6 +196,8 @@ int cgroup_open_home(struct cgroup_home *home, unsigned slots, struct fault *fau
 /* For a slot: its share of the processors, and where their use is counted. */
 int cgroup_take_share(const struct cgroup_home *home, struct cgroup_share *share, unsigned slot,
                       struct fault *fault);
+/* For a slot: the locks on our cgroups are main's alone, and end with it. */
+void cgroup_unlock(const struct cgroup_home *home);
 /* Removes our subtree, once nothing runs any more. */
 void cgroup_close_home(const struct cgroup_home *home);
 

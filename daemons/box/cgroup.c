@@ -3,9 +3,10 @@
  * v1 (memory, pids, cpuacct as three trees) and v2 (one tree) are told apart
  * once, at start. Below the cgroup we were started in we make one directory of
  * our own, oj-box.PID.STARTTIME, and in it one per run; for cpuacct of v1, whose
- * counter is never at odds with the run before, one per slot. The name tells a
- * successor whether its maker still lives, so it sweeps what a killed
- * predecessor left and never touches a living neighbour's.
+ * counter is never at odds with the run before, one per slot. Its maker holds a lock on it
+ * (flock), which ends with the process, so a successor sweeps what a killed predecessor left
+ * and never touches a living neighbour's. The pid in the name alone would not do: a neighbour
+ * in another pid namespace, whose cgroup tree a container may share, looks dead from here.
  *
  * On v2 a cgroup with controllers for its children may hold no processes, so
  * everything in ours (the executor and we) first moves to a leaf beside it. */
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -259,20 +261,64 @@ static unsigned long long start_time(long pid)
     return started;
 }
 
+/* Whether its maker is gone: nobody holds the lock, and no such process is seen here either, which is
+ * all that an oj-box that took no locks can show. */
+static bool is_left(int parent, const char *name)
+{
+    long pid;
+    unsigned long long started;
+    if (sscanf(name, PREFIX "%ld.%llu", &pid, &started) != 2 || start_time(pid) == started)
+        return false;
+    int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return false;
+    bool left = flock(dir, LOCK_EX | LOCK_NB) == 0;
+    close(dir);
+    return left;
+}
+
 static void sweep(int parent)
 {
     int dir = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = dir >= 0 ? fdopendir(dir) : NULL;
     struct dirent *entry;
-    while (list && (entry = readdir(list))) {
-        long pid;
-        unsigned long long started;
-        if (sscanf(entry->d_name, PREFIX "%ld.%llu", &pid, &started) == 2 &&
-            start_time(pid) != started)
+    while (list && (entry = readdir(list)))
+        if (is_left(parent, entry->d_name))
             remove_home_at(parent, entry->d_name);
-    }
     if (list)
         closedir(list);
+}
+
+/* Makes our directory and locks it. Opened once more for the lock, which is then this process's
+ * alone: slots close it (cgroup_unlock), or one that dies late would hold it for a dead main. */
+static int make_home_at(int parent, struct cgroup_home *home)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        if (mkdirat(parent, home->name, 0755) < 0 && errno != EEXIST)
+            return -1;
+        int lock = openat(parent, home->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int dir = openat(parent, home->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        /* A sweeper may have come before the lock: what it removed is made again. */
+        if (lock >= 0 && dir >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0 &&
+            faccessat(dir, "cgroup.procs", F_OK, 0) == 0) {
+            home->locks[home->lock_count++] = lock;
+            return dir;
+        }
+        int error = errno;
+        if (lock >= 0)
+            close(lock);
+        if (dir >= 0)
+            close(dir);
+        poll(NULL, 0, 10);
+        errno = error;
+    }
+    return -1;
+}
+
+void cgroup_unlock(const struct cgroup_home *home)
+{
+    for (int i = 0; i < home->lock_count; i++)
+        close(home->locks[i]);
 }
 
 /* ---- our subtree --------------------------------------------------------------- */
@@ -319,26 +365,24 @@ static int open_v2(struct cgroup_home *home, struct fault *fault)
     if (write_at(own, "cgroup.subtree_control", "+memory +pids") < 0)
         return fault_errno(fault, "cannot limit memory and processes: the cgroup v2 controllers "
                                   "memory and pids are not available here");
-    if (mkdirat(own, home->name, 0755) < 0)
+    home->dir[0] = make_home_at(own, home);
+    if (home->dir[0] < 0)
         return fault_errno(fault, "cannot make the cgroup %s", home->name);
-    home->dir[0] = openat(own, home->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (home->dir[0] < 0 || write_at(home->dir[0], "cgroup.subtree_control", "+memory +pids") < 0)
+    if (write_at(home->dir[0], "cgroup.subtree_control", "+memory +pids") < 0)
         return fault_errno(fault, "cannot pass the controllers on to %s", home->name);
     return 0;
 }
 
 /* Makes our directory in one hierarchy of v1. */
-static int open_tree_v1(const char *controller, const char *name, int *parent, int *dir,
+static int open_tree_v1(const char *controller, struct cgroup_home *home, int *parent, int *dir,
                         struct fault *fault)
 {
     *parent = open_own(controller, fault);
     if (*parent < 0)
         return -1;
     sweep(*parent);
-    if (mkdirat(*parent, name, 0755) < 0)
-        return fault_errno(fault, "cannot make a cgroup for %s", controller);
-    *dir = openat(*parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return *dir >= 0 ? 0 : fault_errno(fault, "cannot open our cgroup for %s", controller);
+    *dir = make_home_at(*parent, home);
+    return *dir >= 0 ? 0 : fault_errno(fault, "cannot make a cgroup for %s", controller);
 }
 
 static int open_v1(struct cgroup_home *home, struct fault *fault)
@@ -346,9 +390,9 @@ static int open_v1(struct cgroup_home *home, struct fault *fault)
     home->version = CGROUP_V1;
     home->trees = CGROUP_TREES;
     for (int i = 0; i < CGROUP_TREES; i++)
-        if (open_tree_v1(v1_controllers[i], home->name, &home->parent[i], &home->dir[i], fault) < 0)
+        if (open_tree_v1(v1_controllers[i], home, &home->parent[i], &home->dir[i], fault) < 0)
             return -1;
-    return open_tree_v1("cpuacct", home->name, &home->cpuacct_parent, &home->cpuacct_dir, fault);
+    return open_tree_v1("cpuacct", home, &home->cpuacct_parent, &home->cpuacct_dir, fault);
 }
 
 /* Swap that nobody limits would make every memory limit a suggestion. */
@@ -390,7 +434,7 @@ static void open_shares(struct cgroup_home *home, unsigned slots)
         return;
     }
     if (faccessat(own, "cpu.shares", F_OK, 0) < 0) {
-        if (open_tree_v1("cpu", home->name, &home->cpu_parent, &home->cpu_dir, &fault) < 0) {
+        if (open_tree_v1("cpu", home, &home->cpu_parent, &home->cpu_dir, &fault) < 0) {
             fprintf(stderr, "oj-box: cannot share the processors among slots: %s\n", fault.text);
             return;
         }

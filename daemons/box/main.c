@@ -139,6 +139,7 @@ static int start_slot(struct box *box, const struct slot_settings *common, unsig
             _exit(1);
         for (unsigned i = 0; i < number; i++)
             close(box->sockets[i]);
+        cgroup_unlock(&box->home);
         close(pair[0]);
         close(ready[0]);
         struct slot_settings settings = *common;
