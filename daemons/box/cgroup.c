@@ -261,20 +261,21 @@ static unsigned long long start_time(long pid)
     return started;
 }
 
-/* Whether its maker is gone: nobody holds the lock, and no such process is seen here either, which is
- * all that an oj-box that took no locks can show. */
-static bool is_left(int parent, const char *name)
+/* Removes one whose maker is gone: nobody holds the lock, and no such process is seen here either,
+ * which is all that an oj-box that took no locks can show. The lock is ours until it is removed, so
+ * that one who makes it just now makes it again. */
+static void sweep_home_at(int parent, const char *name)
 {
     long pid;
     unsigned long long started;
     if (sscanf(name, PREFIX "%ld.%llu", &pid, &started) != 2 || start_time(pid) == started)
-        return false;
+        return;
     int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
-        return false;
-    bool left = flock(dir, LOCK_EX | LOCK_NB) == 0;
+        return;
+    if (flock(dir, LOCK_EX | LOCK_NB) == 0)
+        remove_home_at(parent, name);
     close(dir);
-    return left;
 }
 
 static void sweep(int parent)
@@ -283,8 +284,7 @@ static void sweep(int parent)
     DIR *list = dir >= 0 ? fdopendir(dir) : NULL;
     struct dirent *entry;
     while (list && (entry = readdir(list)))
-        if (is_left(parent, entry->d_name))
-            remove_home_at(parent, entry->d_name);
+        sweep_home_at(parent, entry->d_name);
     if (list)
         closedir(list);
 }

@@ -1603,6 +1603,39 @@ def test_a_killed_oj_box_fails_waiting_runs_and_its_successor_sweeps(
     assert not cgroups(pid)
 
 
+STARTER = """
+import sys
+from oj.executor.sandbox import Sandbox
+Sandbox.start(sys.argv[1], slots=1, first_uid=int(sys.argv[2])).close()
+"""
+
+
+def test_one_in_another_pid_namespace_sweeps_what_is_left_and_no_neighbour(
+    box_path: str, tmp_path: Path
+) -> None:
+    first_uid = FIRST_UID + 300
+
+    def start_elsewhere() -> None:
+        start = [sys.executable, "-c", STARTER, box_path, str(first_uid + 10)]
+        subprocess.run(
+            ["unshare", "--pid", "--fork", "--mount-proc", *start],
+            env={"PYTHONPATH": str(TREE / "daemons"), "PYTHONDONTWRITEBYTECODE": "1"},
+            check=True,
+        )
+
+    sandbox = Sandbox.start(box_path, slots=1, first_uid=first_uid)
+    pid = sandbox._process.pid
+    run = Runner(sandbox, open_directory(tmp_path / "tree"))
+    before = cgroups(pid)
+    start_elsewhere()
+    assert before and cgroups(pid) == before
+    assert run.sh("exit 0").exit_code == 0
+    os.kill(pid, signal.SIGKILL)
+    sandbox.close()
+    start_elsewhere()
+    assert not cgroups(pid)
+
+
 CLIENT = """
 import os, sys
 from oj.executor.sandbox import RunLimits, RunRequest, Sandbox
