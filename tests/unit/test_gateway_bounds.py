@@ -126,18 +126,15 @@ def test_what_is_no_json_is_counted_to_where_a_parser_stops() -> None:
         parse_json(b"[[]]]" + b"[" * 70_000)
 
 
-@pytest.mark.parametrize("lead", range(4))
-def test_a_run_of_backslashes_is_never_cut_in_a_pair(
-    lead: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(json_bounds, "_CHUNK_BYTES", 4)
-    content = b"x" * lead + b"\\" * 31 + b"y"
-    spans = json_bounds._cut(content)
-    assert b"".join(content[start:end] for start, end in spans) == content
-    # No span but the last ends in an odd number of them.
-    for start, end in spans[:-1]:
-        piece = content[start:end]
-        assert (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 0
+@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 5])
+def test_a_backslash_at_the_end_of_a_piece_belongs_to_what_follows(piece_bytes: int) -> None:
+    for backslashes in range(9):
+        text = b'["' + b"\\" * backslashes + (b'"' if backslashes % 2 else b"") + b'",[[]]]'
+        json.loads(text)
+        whole = json_bounds.Count()
+        for start in range(0, len(text), piece_bytes):
+            whole.add(text[start : start + piece_bytes])
+        assert whole.values == 4  # a list, a comma, two lists
 
 
 # -------------------------------------------------------------------- seats

@@ -46,7 +46,7 @@ def write_ini(found: Settings, config: Path) -> str:
         ("http-manage-expect", 1),
         ("http-timeout", 90),
         ("http-connect-timeout", 5),
-        ("http-buffer-size", 16384),
+        ("http-buffer-size", 32768),
         ("buffer-size", 16384),
         ("so-keepalive", "true"),
         ("listen", 100),

@@ -100,9 +100,13 @@ class Reader:
             raise Rejected(f"{self.place(shown)!r} is not known here", self.place(shown))
 
 
-def parse_json(content: bytes, charge: Callable[[int], None] = lambda _: None) -> Any:
-    """`charge` is told what memory it takes, before it takes any."""
-    charge(json_bounds.cost_bytes(content, json_bounds.check(content)))
+def parse_json(
+    content: bytes, charge: Callable[[int], None] = lambda _: None, values: int | None = None
+) -> Any:
+    """`charge` is told what memory it takes, before it takes any; `values` is how many it has,
+    where they were counted before."""
+    values = json_bounds.check(content) if values is None else values
+    charge(json_bounds.cost_bytes(content, values))
     try:
         # As text: from bytes the parser would guess UTF-16 and UTF-32 too, where the bytes that
         # were counted are parts of other characters.

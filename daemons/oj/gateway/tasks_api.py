@@ -11,8 +11,8 @@ from flask import Blueprint, Flask, Response, current_app, g, jsonify, request, 
 
 from oj import archive, model, plain
 from oj.calls import GET_ALL, GET_RESULT, GET_SUMMARY, GET_TASK
-from oj.errors import Missing, Rejected
-from oj.gateway import storage
+from oj.errors import Missing, Oversized, Rejected
+from oj.gateway import json_bounds, storage
 from oj.gateway.access import needs, visitor
 from oj.gateway.app import judicators, settings
 from oj.gateway.bodies import SMALL_BYTES, bill, read_body, read_form_body
@@ -96,9 +96,15 @@ def _describe_new(task_id: str, task: Task) -> TaskInfo:
 def _read_json(most_bytes: int) -> Any:
     if request.mimetype not in ("application/json", ""):
         raise Problem(415, "the body must be application/json or multipart/form-data")
-    content = read_body(most_bytes)
     try:
-        return parse_json(content, bill().add)
+        if (request.content_length or 0) <= SMALL_BYTES:
+            return parse_json(read_body(most_bytes), bill().add)
+        # Counted as it comes in: what has too much in it is not kept until it is whole.
+        count = json_bounds.Count()
+        content = read_body(most_bytes, count.add)
+        return parse_json(content, bill().add, count.values)
+    except Oversized:
+        raise
     except Rejected as error:
         raise Problem(400, error.message) from None
 
