@@ -134,6 +134,16 @@ class FakeExecutor:
         """Asks for work with nothing in hand."""
         return self.report(vacant=count, wait_ms=wait_ms).assign
 
+    def hear_cancel(self, assignment: Any, wait_ms: int) -> list[str]:
+        """What it is to give up. It reports once more, as executors do, when it is told nothing:
+        the news may come while its report is on its way in."""
+        for _ in range(2):
+            executing = [self.executing(assignment)]
+            reply = self.report(executing=executing, vacant=1, wait_ms=wait_ms)
+            if reply.cancel:
+                break
+        return [ref.id for ref in reply.cancel]
+
     def completed(self, assignment: Any, result: Any = None, **fields: Any) -> Any:
         fields.setdefault("incarnation", self.incarnation)
         if "give_back" not in fields:

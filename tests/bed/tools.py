@@ -75,16 +75,20 @@ def call(
     """Run a tool of the host and return what it wrote; raise with its complaint if it fails."""
     environment = (os.environ if env is None else env) | {"PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
     words = [str(word) for word in command]
-    done = subprocess.run(
-        words,
-        input=input_text,
-        stdin=None if input_text is not None else subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=environment,
-        pass_fds=pass_fds,
-    )
+    try:
+        done = subprocess.run(
+            words,
+            input=input_text,
+            stdin=None if input_text is not None else subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+            pass_fds=pass_fds,
+        )
+    except FileNotFoundError as error:
+        package = TOOLS.get(words[0], words[0])
+        raise BedError(f"there is no {words[0]} here: apt install {package}") from error
     if done.returncode != 0:
         raise CommandFailed(" ".join(words), done.returncode, done.stdout, done.stderr)
     return done.stdout
