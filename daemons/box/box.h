@@ -206,6 +206,9 @@ int cgroup_make(const struct cgroup_home *home, struct cgroup *group,
                 struct fault *fault);
 int cgroup_limit(const struct cgroup_home *home, struct cgroup *group,
                  uint64_t memory_bytes, uint64_t processes, struct fault *fault);
+/* While it runs; where more is used that cannot be dropped, v1 leaves it as it is. */
+void cgroup_change_limit(const struct cgroup_home *home, struct cgroup *group,
+                         uint64_t memory_bytes);
 /* Used now by all of the run; without what it only read, if so wanted. */
 uint64_t cgroup_memory_bytes(const struct cgroup_home *home, const struct cgroup *group,
                              bool without_files);
@@ -230,7 +233,7 @@ bool cgroup_needs_scope(void);
 /* ---- guard.c: memory that no cgroup counts ------------------------------- */
 
 struct guard_machine {
-    int meminfo;
+    int meminfo, vmstat;
     uint64_t reserve_bytes; /* that the machine shall keep available */
 };
 
@@ -240,14 +243,18 @@ struct guard {
     int counted;     /* a file that tells what is counted for the run itself */
     int64_t level;   /* of the machine's kernel at the last look */
     uint64_t cpu_us; /* of the run, then */
+    uint64_t noted_ns;
+    int64_t own;     /* counted for the run, of the level */
     int64_t grown;   /* since the first look, as far as it can be the run's */
+    int64_t uncounted; /* of that, what is not counted for it */
+    bool lowered;    /* its cgroup's limit, by that */
     uint64_t taken;  /* what made it end: all that is counted, and what is not */
 };
 
 int guard_open(struct guard_machine *machine, struct fault *fault);
 /* False: the run has to end. Otherwise how long it can be left alone. */
 bool guard_look(struct guard *guard, const struct guard_machine *machine,
-                const struct cgroup_home *home, const struct cgroup *group, uint64_t memory_bytes,
+                const struct cgroup_home *home, struct cgroup *group, uint64_t memory_bytes,
                 unsigned cpus, uint64_t *pause_ns);
 /* When the run that had to end is dead: whether what it seemed to have taken comes back. */
 bool guard_settle(const struct guard *guard, const struct guard_machine *machine,

@@ -606,6 +606,15 @@ int cgroup_limit(const struct cgroup_home *home, struct cgroup *group,
     return 0;
 }
 
+void cgroup_change_limit(const struct cgroup_home *home, struct cgroup *group,
+                         uint64_t memory_bytes)
+{
+    bool v1 = home->version == CGROUP_V1;
+    if (set_limit(home, group, MEMORY, v1 ? "memory.limit_in_bytes" : "memory.max",
+                  memory_bytes) == 0)
+        group->memory_limit_bytes = memory_bytes;
+}
+
 int cgroup_enter(const struct cgroup_home *home, const struct cgroup *group)
 {
     if (home->version == CGROUP_V2)
@@ -651,6 +660,7 @@ int cgroup_open_kernel(const struct cgroup_home *home, const struct cgroup *grou
 
 uint64_t cgroup_kernel_bytes(const struct cgroup_home *home, int kernel)
 {
+    /* Where there is no sum yet, before Linux 5.18. */
     static const char *const keys[] = {"slab_unreclaimable", "pagetables", "sec_pagetables",
                                        "kernel_stack", "percpu", "vmalloc"};
     char text[4096];
@@ -660,6 +670,9 @@ uint64_t cgroup_kernel_bytes(const struct cgroup_home *home, int kernel)
         return read_number(kernel);
     if (kernel < 0 || !read_text(kernel, text, sizeof text))
         return 0;
+    uint64_t sum = text_key(text, "kernel"), droppable = text_key(text, "slab_reclaimable");
+    if (sum > 0)
+        return (sum > droppable ? sum - droppable : 0) + text_key(text, "sock");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         total += text_key(text, keys[i]);
     return total;

@@ -83,6 +83,10 @@ static const char *const refused[] = {
  * nobody, 64 KB for each access list. Programs that copy files expect this answer. */
 static const char *const attributes[] = {"setxattr", "lsetxattr", "fsetxattr", "setxattrat"};
 
+/* Refused as between files that cannot do it, where programs that copy go on by read() and write().
+ * From a device or /proc they make pages that count for nobody, as many as a pipe or socket holds. */
+static const char *const pages[] = {"splice", "sendfile", "tee"};
+
 /* Those of them that libseccomp 2.5.4 does not know, which is older than they are; newer calls have
  * the same number everywhere. */
 static const struct {
@@ -114,7 +118,8 @@ static int refuse_all(scmp_filter_ctx context, const char *const names[], size_t
 static int refuse_calls(scmp_filter_ctx context)
 {
     return refuse_all(context, refused, COUNT(refused), EPERM) < 0 ||
-                   refuse_all(context, attributes, COUNT(attributes), EOPNOTSUPP) < 0
+                   refuse_all(context, attributes, COUNT(attributes), EOPNOTSUPP) < 0 ||
+                   refuse_all(context, pages, COUNT(pages), EINVAL) < 0
                ? -1
                : 0;
 }
@@ -206,6 +211,9 @@ static int refuse_requests(scmp_filter_ctx context)
         /* filters of its own are translated into memory that counts for nobody and of which the
          * machine has little, and can have the kernel log each call; see `ours` for seccomp() */
         {SCMP_SYS(prctl), 0, PR_SET_SECCOMP},
+        /* numbers that the whole machine counts: who asks is seen by who asks next */
+        {SCMP_SYS(getsockopt), 2, SO_COOKIE},
+        {SCMP_SYS(getsockopt), 2, SO_NETNS_COOKIE},
         {SCMP_SYS(setsockopt), 2, SO_ATTACH_FILTER},
         {SCMP_SYS(setsockopt), 2, SO_ATTACH_BPF},
         {SCMP_SYS(setsockopt), 2, SO_ATTACH_REUSEPORT_CBPF},
@@ -215,6 +223,19 @@ static int refuse_requests(scmp_filter_ctx context)
         if (seccomp_rule_add(
                 context, SCMP_ACT_ERRNO(EPERM), requests[i].call, 1,
                 HAS_NUMBER(requests[i].argument, requests[i].request)) < 0)
+            return -1;
+    return 0;
+}
+
+/* What a file system keeps of a file, beside its contents: on a file of the system it can be loaded
+ * by who only reads it, and others see what is loaded. Files in memory have nothing of it. */
+static int refuse_notes(scmp_filter_ctx context)
+{
+    static const unsigned char types[] = {'f', 'v', 'X', 0x94};
+    for (size_t i = 0; i < COUNT(types); i++)
+        if (seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl), 1,
+                             SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, 0xff00,
+                                        (scmp_datum_t)types[i] << 8)) < 0)
             return -1;
     return 0;
 }
@@ -259,6 +280,7 @@ static int add_rules(scmp_filter_ctx context)
     return refuse_calls(context) < 0 || refuse_namespaces(context) < 0 ||
                    refuse_sockets(context) < 0 || refuse_personalities(context) < 0 ||
                    refuse_huge_pages(context) < 0 || refuse_requests(context) < 0 ||
+                   refuse_notes(context) < 0 ||
                    skip_flushes(context) < 0 || skip_evictions(context) < 0 ||
                    skip_locks(context) < 0
                ? -1

@@ -4,13 +4,22 @@
  * the program's cgroup, which is limited. Some it does not: it never did, or forgot to, and nobody
  * knows the whole list. What is known of it is refused or bounded elsewhere (filter.c, inside.c). For
  * the rest init looks, while a run lasts, at what the whole machine's kernel holds and cannot give
- * back. A run ends when that growth and what is counted for it are more than its limit together.
+ * back. A run ends when that growth and what is counted for it are more than its limit together; and
+ * while it has taken some, its cgroup may have that much less, so that what is counted cannot come in
+ * one leap on top.
+ *
+ * No list of counters names all that the kernel holds. So it is found by exclusion: every page that
+ * was allocated and not freed, but for those of programs and files (which are on the kernel's lists of
+ * pages) and slab that it gives back when others need it. The number of free pages would not do: cores
+ * keep free pages of their own, up to hundreds of MB, which belong to neither. What this misses is
+ * memory that the kernel takes from the free pages to make room in one piece (compaction), which it
+ * counts as freed later only.
  *
  * Whose the growth is cannot be told for certain. What speaks for others is left out: what the
  * kernel counts for the runs in other slots, and what could not have been taken in the processor time
  * that the run used. When the run has been ended, and all that it had is gone, as much memory must come
- * back; if it does not, it was somebody else's (ANSWER_UNSURE). And if other slots worked at the same
- * time the client repeats the run with nobody beside it before it believes it (ANSWER_UNCOUNTED).
+ * back, and nobody may take as much again at once; else it was somebody else's (ANSWER_UNSURE). And the
+ * client repeats the run with nobody beside it before it believes it (ANSWER_UNCOUNTED).
  *
  * The same where the machine is nearly out of memory: then a run that took uncounted memory ends,
  * before the kernel looks for somebody to kill, who would be another. */
@@ -19,6 +28,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,18 +40,73 @@ enum {
     EXPECTED_MIB_S = 512, /* twice the fastest that is known */
     /* ... and the most that could be: pages can be had at this rate if nobody touches them. */
     MOST_BYTES_US = 8192,
+    TICK_NS = 10000000,
     LEAST_PAUSE_NS = 1000000,
     MOST_PAUSE_NS = 20000000,
 };
+
+/* What makes a page the kernel's own, or not; a name that ends in '_' stands for all that begin so. */
+static const struct {
+    const char *name;
+    int sign;
+} counters[] = {
+    {"pgalloc_", 1},
+    {"pgfree", -1},
+    {"nr_inactive_anon", -1},
+    {"nr_active_anon", -1},
+    {"nr_inactive_file", -1},
+    {"nr_active_file", -1},
+    {"nr_unevictable", -1},
+    {"nr_isolated_anon", -1}, /* between two of the lists */
+    {"nr_isolated_file", -1},
+    {"nr_slab_reclaimable", -1},
+    {"nr_kernel_misc_reclaimable", -1},
+    {"nr_zspages", -1}, /* of programs, compressed */
+};
+
+static int sign_of(const char *line)
+{
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        size_t length = strlen(counters[i].name);
+        if (strncmp(line, counters[i].name, length) == 0 &&
+            (counters[i].name[length - 1] == '_' || line[length] == ' '))
+            return counters[i].sign;
+    }
+    return 0;
+}
+
+/* The pages that the kernel has for itself, but for a number that never changes. */
+static bool read_pages(int vmstat, int64_t *pages)
+{
+    static char text[32768];
+    size_t length = 0;
+    ssize_t got;
+
+    /* The kernel hands it out by the page. */
+    while ((got = pread(vmstat, text + length, sizeof text - 1 - length, (off_t)length)) > 0)
+        length += (size_t)got;
+    text[length] = 0;
+    *pages = 0;
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        int sign = *line == 'p' || *line == 'n' ? sign_of(line) : 0;
+        if (sign != 0)
+            *pages += sign * (int64_t)strtoull(strchr(line, ' '), NULL, 10);
+    }
+    return got == 0 && length > 0;
+}
 
 int guard_open(struct guard_machine *machine, struct fault *fault)
 {
     const uint64_t least = 32 * MIB, most = 512 * MIB;
     char text[4096];
+    int64_t pages;
 
     machine->meminfo = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     if (machine->meminfo < 0 || !read_text(machine->meminfo, text, sizeof text))
         return fault_errno(fault, "cannot read /proc/meminfo");
+    machine->vmstat = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
+    if (machine->vmstat < 0 || !read_pages(machine->vmstat, &pages))
+        return fault_errno(fault, "cannot read /proc/vmstat");
     machine->reserve_bytes = text_key(text, "MemTotal:") * 1024 / 32;
     if (machine->reserve_bytes < least)
         machine->reserve_bytes = least;
@@ -54,45 +119,72 @@ int guard_open(struct guard_machine *machine, struct fault *fault)
 struct level {
     int64_t bytes;
     int64_t counted; /* of it, for this run */
-    uint64_t available;
 };
 
 static bool read_level(const struct guard *guard, const struct guard_machine *machine,
                        const struct cgroup_home *home, struct level *level)
 {
-    /* Stacks are in VmallocUsed. What is not there, because the kernel is too old, is 0. */
-    static const char *const keys[] = {"SUnreclaim:", "PageTables:", "SecPageTables:",
-                                       "VmallocUsed:", "Percpu:"};
-    char text[4096];
+    int64_t pages;
 
-    if (!read_text(machine->meminfo, text, sizeof text))
+    if (!read_pages(machine->vmstat, &pages))
         return false;
     uint64_t all = cgroup_kernel_bytes(home, home->kernel);
     uint64_t own = cgroup_kernel_bytes(home, guard->counted);
-    level->bytes = all > own ? -(int64_t)(all - own) : 0;
+    level->bytes = pages * sysconf(_SC_PAGESIZE) - (all > own ? (int64_t)(all - own) : 0);
     level->counted = (int64_t)own;
-    level->available = text_key(text, "MemAvailable:") * 1024;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        level->bytes += (int64_t)text_key(text, keys[i]) * 1024;
     return true;
 }
 
-static void note_growth(struct guard *guard, int64_t level, uint64_t cpu_us)
+static uint64_t available_bytes(const struct guard_machine *machine)
 {
-    int64_t change = level - guard->level;
+    char text[4096];
+    return read_text(machine->meminfo, text, sizeof text) ? text_key(text, "MemAvailable:") * 1024
+                                                          : UINT64_MAX;
+}
+
+static void note_growth(struct guard *guard, const struct level *level, uint64_t cpu_us)
+{
+    uint64_t now = now_ns();
+    int64_t own = level->counted - guard->own;
     int64_t possible = (int64_t)(cpu_us - guard->cpu_us) * MOST_BYTES_US;
 
-    if (guard->looked)
-        guard->grown += change < possible ? change : possible;
+    /* What is counted for the run is its own for certain. */
+    guard->own += own;
+    guard->level += own;
+    guard->grown += own;
+    int64_t change = guard->looked ? level->bytes - guard->level : 0;
+    /* The processor time is told in steps, of a tick at most: perhaps it was used. */
+    if (change > possible && now < guard->noted_ns + TICK_NS)
+        return;
+    guard->grown += change < possible ? change : possible;
     if (guard->grown < 0) /* somebody else gave back what there was before */
         guard->grown = 0;
-    guard->level = level;
+    guard->level = level->bytes;
     guard->cpu_us = cpu_us;
+    guard->noted_ns = now;
     guard->looked = true;
 }
 
+/* What is counted may only be what is left of the limit. Never below what is used: v1 would look for
+ * pages to drop, for a tenth of a second, before it refuses, and v2 kill at once. */
+static void lower_limit(struct guard *guard, const struct cgroup_home *home, struct cgroup *group,
+                        uint64_t memory_bytes, uint64_t used_bytes)
+{
+    const int64_t step = MIB;
+    int64_t more = guard->uncounted > MARGIN ? guard->uncounted - MARGIN : 0;
+    int64_t wanted = (int64_t)memory_bytes - more, least = (int64_t)used_bytes + MARGIN;
+
+    wanted = wanted < least ? least : wanted;
+    wanted = wanted > (int64_t)memory_bytes ? (int64_t)memory_bytes : wanted;
+    int64_t change = wanted - (int64_t)group->memory_limit_bytes;
+    if (change <= -step || (change > 0 && guard->lowered)) {
+        cgroup_change_limit(home, group, (uint64_t)wanted);
+        guard->lowered = group->memory_limit_bytes < memory_bytes;
+    }
+}
+
 bool guard_look(struct guard *guard, const struct guard_machine *machine,
-                const struct cgroup_home *home, const struct cgroup *group, uint64_t memory_bytes,
+                const struct cgroup_home *home, struct cgroup *group, uint64_t memory_bytes,
                 unsigned cpus, uint64_t *pause_ns)
 {
     struct level level;
@@ -102,26 +194,53 @@ bool guard_look(struct guard *guard, const struct guard_machine *machine,
         guard->counted = cgroup_open_kernel(home, group);
     if (!read_level(guard, machine, home, &level))
         return true;
-    note_growth(guard, level.bytes, cgroup_cpu_us(home, group));
-    int64_t uncounted = guard->grown - level.counted;
-    if (uncounted > MARGIN && level.available < machine->reserve_bytes) {
+    note_growth(guard, &level, cgroup_cpu_us(home, group));
+    int64_t uncounted = guard->uncounted = guard->grown - level.counted;
+    if (uncounted > MARGIN && available_bytes(machine) < machine->reserve_bytes) {
         guard->taken = (uint64_t)uncounted + cgroup_memory_bytes(home, group, false);
         return false;
     }
     /* Files that were only read can be dropped, but to tell them apart takes longer. */
-    int64_t left = (int64_t)memory_bytes + MARGIN - (uncounted > 0 ? uncounted : 0);
-    left -= (int64_t)cgroup_memory_bytes(home, group, false);
+    uint64_t used = cgroup_memory_bytes(home, group, false);
+    int64_t left = (int64_t)memory_bytes + MARGIN - (uncounted > 0 ? uncounted : 0) - (int64_t)used;
     if (left < 0 && uncounted > MARGIN) {
         guard->taken = (uint64_t)uncounted + cgroup_memory_bytes(home, group, true);
         left = (int64_t)memory_bytes + MARGIN - (int64_t)guard->taken;
         if (left < 0)
             return false;
     }
+    lower_limit(guard, home, group, memory_bytes, used);
     if (left < MARGIN - uncounted) /* what is counted may be dropped, but never be more */
         left = MARGIN - uncounted;
     uint64_t until_ns = left < 0 ? 0 : (uint64_t)left * 1000 / MIB * 1000000 / EXPECTED_MIB_S / cpus;
     if (until_ns < MOST_PAUSE_NS)
         *pause_ns = until_ns < LEAST_PAUSE_NS ? LEAST_PAUSE_NS : until_ns;
+    return true;
+}
+
+/* What others take or give back meanwhile without being the likelier reason. */
+static int64_t noise_bytes(const struct guard *guard)
+{
+    return guard->grown / 4 > MARGIN / 2 ? guard->grown / 4 : MARGIN / 2;
+}
+
+/* Whether somebody else takes memory, now that nothing of the run is left. */
+static bool is_quiet(const struct guard *guard, const struct guard_machine *machine,
+                     const struct cgroup_home *home)
+{
+    enum { PAUSE_MS = 10, TIMES = 30 };
+    int64_t least = INT64_MAX;
+    struct level now;
+
+    for (int i = 0; i < TIMES; i++) {
+        if (read_level(guard, machine, home, &now)) {
+            if (now.bytes < least) /* the kernel still frees some */
+                least = now.bytes;
+            if (now.bytes > least + noise_bytes(guard))
+                return false;
+        }
+        poll(NULL, 0, PAUSE_MS);
+    }
     return true;
 }
 
@@ -134,8 +253,8 @@ bool guard_settle(const struct guard *guard, const struct guard_machine *machine
     /* The kernel frees some of it a moment later. */
     for (int i = 0; i < TIMES; i++) {
         if (read_level(guard, machine, home, &now) &&
-            guard->level - now.bytes >= guard->grown - MARGIN * 3 / 4)
-            return true;
+            guard->level - now.bytes >= guard->grown - noise_bytes(guard))
+            return is_quiet(guard, machine, home);
         poll(NULL, 0, PAUSE_MS);
     }
     return false;

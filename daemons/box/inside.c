@@ -164,6 +164,7 @@ void inside_clear(void)
     static const char *const places[] = {TREE_BOX, "/tmp", "/dev/shm", TREE_RUN, TREE_NEXT};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         (void)pass_umount(places[i]); /* the last is there for a compile only */
+    (void)pass_call(SYS_unshare, CLONE_NEWIPC, 0, 0, 0, 0); /* System V objects, which outlive all */
 }
 
 /* ---- pid 2 becomes the program -------------------------------------------------- */

@@ -248,7 +248,7 @@ static void check_memory(struct run *run, struct times *times)
         run->out.closed = run->err.closed = false;
         times->pump = times->now;
     }
-    const struct slot *slot = run->slot;
+    struct slot *slot = run->slot;
     const struct cgroup_home *home = slot->settings->home;
     uint64_t pause_ns;
 
@@ -310,6 +310,19 @@ static void await_event(struct run *run, struct times *times)
         take_output(run, times);
 }
 
+/* Whether it failed for a limit that the guard had lowered. */
+static bool hit_lowered_limit(const struct run *run)
+{
+    struct cgroup_usage usage;
+    struct fault fault;
+    bool fine = run->ended && WIFEXITED(run->status) && WEXITSTATUS(run->status) == 0;
+
+    return run->guard.lowered && !fine &&
+           (run->ended_by == ENDED_ITSELF || run->ended_by == ENDED_MEMORY) &&
+           cgroup_usage(run->slot->settings->home, &run->slot->group, &usage, &fault) == 0 &&
+           (usage.oom_kills > 0 || usage.memory_exhausted);
+}
+
 static void end_everything(void)
 {
     kill(-1, SIGKILL);
@@ -343,6 +356,10 @@ static void follow_run(struct run *run)
     pump_often(&run->out, UINT_MAX);
     pump_often(&run->err, UINT_MAX);
     inside_measure_disk(head, &run->disk_free_bytes, &run->disk_free_files);
+    if (hit_lowered_limit(run)) {
+        run->guard.taken = slot->group.memory_limit_bytes + (uint64_t)run->guard.uncounted;
+        run->ended_by = ENDED_UNCOUNTED;
+    }
     if (run->ended_by == ENDED_UNCOUNTED) {
         inside_clear();
         run->sure = guard_settle(&run->guard, &slot->machine, slot->settings->home);

@@ -64,7 +64,7 @@ counts as broken."""
 
 
 ALONE_MOST = 3
-"""How often runs of one directory may stop all other slots."""
+"""How often runs of one directory may stop all other slots without being cleared by that."""
 
 
 class SandboxFailure(Exception):
@@ -400,9 +400,9 @@ class Sandbox:
         with self._turns.beside_others(cancellation):
             usage, whose = self._run_once(own, request, cancellation)
         # Also when no other slot ran anything: daemons of the machine take and give back, too. Only
-        # what happens again, alone, is the program's.
-        certain = own.proven_hungry
-        while whose is _Whose.NOBODYS or (whose is _Whose.OWN and not certain):
+        # what happens twice, at least once of it alone, is the program's.
+        hungry = 2 if own.proven_hungry else int(whose is _Whose.OWN)
+        while whose is _Whose.NOBODYS or (whose is _Whose.OWN and hungry < 2):
             usage.close()
             if own.alone_left == 0:
                 raise RunUnclear("whether this program took the machine's memory cannot be told")
@@ -411,7 +411,9 @@ class Sandbox:
             _rewind(request.stdin)
             with self._turns.alone(cancellation):
                 usage, whose = self._run_once(own, request, cancellation)
-            certain = True
+            if whose is _Whose.COUNTED:
+                own.alone_left += 1  # the others were to blame, and may be so again
+            hungry += whose is _Whose.OWN
         own.proven_hungry |= whose is _Whose.OWN
         return usage
 
