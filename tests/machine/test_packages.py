@@ -188,6 +188,58 @@ def test_users_of_daemons_cannot_read_each_others_state(fresh: Node) -> None:
         assert fresh.machine.run(f"stat -c '%U %a' {state}").stdout == f"{unit} 700\n"
 
 
+# --- a role more ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def working(cluster_bed: Bed, installed: Disk) -> Iterator[Node]:
+    """A machine that judges, to which the gateway is added."""
+    machine = cluster_bed.machine("working", installed)
+    machine.boot()
+    yield Node(machine)
+    machine.power_off_hard()
+
+
+def hints(said: str) -> list[str]:
+    """The lines of an installation that say what to type next."""
+    return [line for line in said.splitlines() if "oj setup" in line or "systemctl start" in line]
+
+
+START_GATEWAY = (
+    "oj serves on this machine; what was added is not started. Type: systemctl start oj-gateway"
+)
+
+
+def test_a_role_added_to_a_working_node_is_only_to_be_started(working: Node) -> None:
+    """'oj setup' would have the node leave the cluster that it is in."""
+    # As 'oj setup judicator --only' does.
+    working.machine.run("systemctl disable --now oj-executor")
+    (line,) = hints(working.machine.install("oj-gateway").stdout)
+    assert line == START_GATEWAY
+    working.machine.run(line.partition("Type: ")[2], timeout_s=120)
+    assert working.state("oj-gateway") == "active"
+
+
+def test_a_role_that_was_removed_and_comes_back_is_named_again(working: Node) -> None:
+    machine = working.machine
+    machine.run("apt-get -q -y remove oj-gateway")
+    assert hints(machine.install("oj-gateway").stdout) == [START_GATEWAY]
+    # The whole node: the files are as they were, and nothing runs.
+    machine.run("apt-get -q -y remove oj-judicator oj-executor oj-gateway python3-oj")
+    (line,) = hints(machine.install("oj-judicator", "oj-gateway", "oj-executor").stdout)
+    assert "systemctl start oj-judicator oj-gateway;" in line
+    assert "oj setup judicator gateway --join FIRST here" in line
+    # Packages that only have to be configured again were installed before.
+    assert hints(machine.run("dpkg-reconfigure oj-gateway").stdout) == []
+
+
+def test_an_upgrade_says_nothing(working: Node, newer: Repository) -> None:
+    working.machine.add_repository(newer)
+    said = working.machine.run("apt-get -q -y dist-upgrade", timeout_s=300).stdout
+    assert "+newer" in working.version_of("oj-gateway")
+    assert hints(said) == []
+
+
 # --- upgraded ------------------------------------------------------------------------------------
 
 
