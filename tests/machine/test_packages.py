@@ -233,11 +233,34 @@ def test_a_role_that_was_removed_and_comes_back_is_named_again(working: Node) ->
     assert hints(machine.run("dpkg-reconfigure oj-gateway").stdout) == []
 
 
-def test_an_upgrade_says_nothing(working: Node, newer: Repository) -> None:
+def test_an_upgrade_says_nothing_and_stops_the_etcd_that_0_1_0_left_running(
+    working: Node, newer: Repository
+) -> None:
+    working.machine.run("systemctl enable --now etcd")
     working.machine.add_repository(newer)
     said = working.machine.run("apt-get -q -y dist-upgrade", timeout_s=300).stdout
     assert "+newer" in working.version_of("oj-gateway")
     assert hints(said) == []
+    assert "oj-etcd: stopped and disabled Debian's etcd.service" in said
+    assert working.state("etcd") == "inactive"
+    assert working.show("etcd", "UnitFileState") == "disabled"
+
+
+def test_an_upgrade_leaves_an_etcd_alone_that_somebody_enabled_since_or_uses(
+    working: Node,
+) -> None:
+    machine = working.machine
+
+    def configure(since: str) -> str:
+        """What the postinst does in an upgrade from this version."""
+        done = machine.run(f"/var/lib/dpkg/info/oj-etcd.postinst configure {since}")
+        assert working.state("etcd") == "active"
+        return done.stdout
+
+    machine.run("systemctl enable --now etcd")
+    assert "etcd.service" not in configure("0.1.1")
+    machine.run("ETCDCTL_API=3 etcdctl --endpoints=127.0.0.1:2379 put theirs 1")
+    assert "etcd.service" not in configure("0.1.0")
 
 
 # --- upgraded ------------------------------------------------------------------------------------
