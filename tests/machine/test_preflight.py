@@ -92,6 +92,7 @@ def executors(machine: Machine) -> list[str]:
     return sorted(one["name"] for one in told["executors"])
 
 
+@pytest.mark.each_release
 def test_a_judge_that_becomes_a_judicator_keeps_its_executor(site: Site) -> None:
     said = oj(site.first, "setup", "judicator").stdout
     assert "Keep the executor" in said
@@ -155,6 +156,7 @@ def test_what_is_not_ready_in_time_is_named_with_the_ports_to_look_at(site: Site
     machine.run("sed -i '/^box = /d' /etc/oj/executor.conf")
 
 
+@pytest.mark.each_release
 def test_behind_the_rules_of_the_guide_an_executor_judges(site: Site) -> None:
     judicators = [site.first, site.second]
     for machine in judicators:
@@ -176,6 +178,7 @@ def is_drained(machine: Machine) -> bool:
     return "drained" in told.stdout
 
 
+@pytest.mark.each_release
 def test_with_the_rules_of_the_guide_a_cluster_forms_and_judges(site: Site) -> None:
     oj(site.second, "setup", "judicator", "--join", "p1")
     for machine in (site.first, site.second):

@@ -81,6 +81,7 @@ def cluster(cluster_bed: Bed, installed: Disk) -> Iterator[Cluster]:
             machine.power_off_hard()
 
 
+@pytest.mark.each_release
 def test_empty_machines_become_three_ready_judicators(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
