@@ -361,7 +361,10 @@ struct GatewayInfo {
   2: optional string address,         /* HOST:PORT that it listens on */
   3: optional string version,         /* of oj */
   4: optional i64 report_time,        /* when it said last that it serves; set by cluster() only */
-  5: optional bool silent             /* it has not said so for 20 s; set by cluster() only */
+  5: optional bool silent,            /* it has not said so for 20 s; set by cluster() only */
+  6: optional string process,         /* random, of this start of it; not told by cluster() */
+  7: optional list<string> places     /* where processes of this name are, if there are several
+                                         at once; set by cluster() only */
 }
 
 /* The cluster as one judicator sees it now. What does not answer within a second
@@ -622,7 +625,8 @@ service Judicator {
     throws (1: InvalidRequest invalid, 2: Unavailable unavailable)
 
   /* A gateway says every five seconds that it serves, and once that it is
-   * leaving. (Since protocol 4.) */
+   * leaving. `oj remove` says the latter for one that is gone for good; one
+   * that serves after all is listed again. (Since protocol 4.) */
   void announce(1: GatewayInfo gateway, 2: bool leaving)
     throws (1: InvalidRequest invalid, 2: Unavailable unavailable)
 

@@ -147,6 +147,7 @@ def gateway(info: Any) -> dict[str, Any]:
         "version": info.version,
         "silent": bool(info.silent),
         "report_time": time_text(info.report_time),
+        "places": list(info.places or ()),
     }
 
 

@@ -121,6 +121,46 @@ def test_a_task_is_judged_over_http_with_a_token_of_the_command(serving: Node) -
     assert (status, session["user"]) == (200, "ann")
 
 
+def listed(node: Node) -> dict[str, bool]:
+    """The gateways of the cluster, and which are silent."""
+    told = json.loads(node.oj("status", "--json", check=False).stdout)
+    return {one["name"]: one["silent"] for one in told["gateways"]}
+
+
+@pytest.mark.each_release
+def test_a_gateway_is_in_oj_status_until_it_is_stopped(serving: Node) -> None:
+    wait_for("it is listed", lambda: listed(serving) == {"web": False})
+    lines = {
+        line.split()[0]: line.split() for line in serving.oj("status").stdout.splitlines()[2:4]
+    }
+    assert dict(zip(lines["NODE"], lines["web"], strict=True))["GATEWAY"] == "ok"
+    serving.machine.run(["systemctl", "stop", UNIT])
+    try:
+        assert listed(serving) == {}
+    finally:
+        serving.machine.run(["systemctl", "start", UNIT], timeout_s=120)
+
+
+ANNOUNCE = """
+from oj.client import Judicators
+from oj.rpc.ttypes import GatewayInfo
+with Judicators([("127.0.0.1", 7500)]) as judicators:
+    judicators.announce(GatewayInfo("g9", process="1"))
+"""
+
+
+@pytest.mark.each_release
+def test_a_gateway_that_is_gone_for_good_is_removed(serving: Node) -> None:
+    serving.machine.run(["/usr/bin/python3", "-c", ANNOUNCE])
+    assert "g9" in listed(serving)
+    refused = serving.oj("remove", "g9", "--yes", check=False)
+    assert refused.rc == 2 and "g9 still answers (gateway)" in refused.stderr
+    said = serving.oj("remove", "g9", "--yes", "--force").stdout
+    assert "Take gateway g9 off the list" in said
+    assert "g9" not in listed(serving)
+    assert "knows no node g9" in serving.oj("remove", "g9", "--yes", check=False).stderr
+
+
 @pytest.mark.each_release
 def test_daemons_tell_their_numbers_on_loopback(serving: Node) -> None:
     for port, name in (
@@ -226,3 +266,27 @@ def test_no_token_is_in_the_journal_or_in_a_command_line(serving: Node) -> None:
     machine.run(["journalctl", "--flush"], check=False)
     assert token not in machine.journal("-o", "json")
     assert token not in machine.run(["ps", "-eo", "args"]).stdout
+
+
+# --- gone ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def second(serving: Node, cluster_bed: Bed, installed: Disk) -> Iterator[Node]:
+    """A machine that is nothing but a gateway, of the cluster of the first one."""
+    serving.oj("setup", "judicator", timeout_s=280)  # others find it from now on
+    machine = cluster_bed.machine("g2", installed)
+    machine.boot()
+    machine.install(UNIT)
+    machine.run("oj setup gateway --join web", timeout_s=280)
+    yield Node(machine)
+    machine.power_off_hard()
+
+
+def test_a_node_that_leaves_takes_its_gateway_off_the_list(serving: Node, second: Node) -> None:
+    wait_for("both are listed", lambda: listed(serving) == {"web": False, "g2": False})
+    # Before systemd starts it again; so nobody has said good-bye.
+    second.machine.run(f"systemctl kill -s KILL {UNIT} && systemctl stop {UNIT}")
+    assert "g2" in listed(serving)
+    assert "Take gateway g2 off the list" in second.oj("leave", "--yes").stdout
+    assert listed(serving) == {"web": False}

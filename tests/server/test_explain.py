@@ -159,8 +159,10 @@ def lead_through(database: Any, directory: Path) -> None:
     history, tokens, hooks = History(database), Tokens(database), Hooks(database)
     gateways = Gateways(database)
     gateways.make_indexes()
-    gateways.note("g1", "g1:7580", "1")
+    for process in ("1", "2"):
+        gateways.note("g1", "g1:7580", "1", process, "g1:7580")
     gateways.read_all()
+    gateways.remove("g1", "2")
     gateways.remove("g1")
     uploads = Uploads(database)
     for part in (store, roster, shares, blobs, history, tokens, uploads, hooks):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -10,13 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolFactory
+from thrift.server.TServer import TThreadedServer
+from thrift.transport.TSocket import TServerSocket
+from thrift.transport.TTransport import TFramedTransportFactory
 
 from executors import Caller, FakeExecutor, JudicatorUnderTest
 from oj.gateway.presence import Presence
 from oj.gateway.settings import load
 from oj.judicator.store.history import STEPS, step_of
+from oj.node import gateways
+from oj.rpc import Judicator
 from oj.rpc import ttypes as rpc
-from servers import wait_until
+from servers import accepts, free_port, wait_until
 
 MakeExecutor = Callable[..., FakeExecutor]
 MakeTask = Callable[..., Any]
@@ -335,3 +342,72 @@ def test_a_gateways_daemon_says_that_it_serves_and_that_it_leaves(
     with Presence(load(conf)):
         wait_until(listed, 30, "the gateway")
     assert not listed()
+    # One that fails is missed, until somebody says, as `oj remove` does, that it is gone for good.
+    with Presence(load(conf), in_order=lambda: False):
+        wait_until(listed, 30, "the gateway")
+    assert listed()
+    gateways.forget(name, [("127.0.0.1", judicator.port)])
+    assert not listed()
+
+
+def test_a_gateways_good_bye_is_its_last_word(
+    judicator: JudicatorUnderTest, tmp_path: Path
+) -> None:
+    """Or the word before, that it serves, would put it on the list again, for an hour."""
+    told: list[bool] = []
+
+    class SlowJudicator:
+        def announce(self, gateway: Any, leaving: bool) -> None:
+            if not leaving:
+                time.sleep(2.0)
+            told.append(leaving)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(Caller(judicator.port), name)
+
+    port = free_port()
+    server = TThreadedServer(
+        Judicator.Processor(SlowJudicator()),
+        TServerSocket("127.0.0.1", port),
+        TFramedTransportFactory(),
+        TBinaryProtocolFactory(),
+        daemon=True,
+    )
+    threading.Thread(target=server.serve, daemon=True).start()
+    wait_until(lambda: accepts(port), 20, "the slow judicator")
+    conf = tmp_path / "gateway.conf"
+    conf.write_text(f"name = slow\njudicators = 127.0.0.1:{port}\netcd = ,\n")
+    with Presence(load(conf)):
+        time.sleep(0.5)  # it is saying that it serves
+    server.serverTransport.close()
+    assert told == [False, True]
+
+
+def test_two_gateways_of_one_name_are_told_from_one_that_was_started_again(caller: Caller) -> None:
+    name = f"g-{uuid.uuid4().hex[:8]}"
+
+    def announce(process: str, address: str, leaving: bool = False) -> None:
+        caller.announce(rpc.GatewayInfo(name, address, process=process), leaving)
+
+    def listed() -> Any:
+        (found,) = [one for one in caller.cluster().gateways if one.name == name]
+        return found
+
+    def troubles() -> list[str]:
+        return [one for one in caller.cluster().troubles if name in one]
+
+    announce("1", "10.0.0.1:7580")
+    announce("2", "10.0.0.1:7580")  # after a crash
+    announce("2", "10.0.0.1:7580")
+    assert listed().places is None and troubles() == []
+    announce("3", "127.0.0.1:7580")  # behind nginx, on another machine
+    announce("2", "10.0.0.1:7580")
+    elsewhere, there = sorted(listed().places, key=lambda place: place.startswith("10."))
+    assert there == "10.0.0.1:7580" and elsewhere.endswith(" (127.0.0.1:7580)")
+    assert "runs twice" in troubles()[0]
+    # One goes, and the other stays.
+    announce("2", "10.0.0.1:7580", leaving=True)
+    assert (listed().places, listed().address) == (None, "127.0.0.1:7580")
+    announce("3", "127.0.0.1:7580", leaving=True)
+    with pytest.raises(ValueError, match="not enough values"):
+        listed()

@@ -31,7 +31,9 @@ from executors import FakeExecutor, JudicatorUnderTest, make_result
 from oj import model
 from oj.client import Judicators
 from oj.clock import Deadline
+from oj.errors import Rejected
 from oj.node.preflight import Preflight, judge
+from oj.rpc import ttypes as rpc
 
 OJ = [servers.PYTHON, str(servers.TREE / "daemons" / "bin" / "oj")]
 
@@ -198,6 +200,14 @@ def test_setup_goes_on_where_a_judicator_is_too_old_to_connect_back(
     assert seen.heard[0].old
     judged = judge(seen)
     assert judged.refusals == () and "cannot connect back" in judged.notes[0]
+
+
+def test_a_gateway_is_told_that_an_old_judicator_lists_none(old_judicator: OldJudicator) -> None:
+    with Judicators([("127.0.0.1", old_judicator.port)], learn=False) as client:
+        for leaving in (False, True):
+            with pytest.raises(Rejected):
+                client.announce(rpc.GatewayInfo("g1", process="p1"), leaving=leaving)
+        client.ping()  # and that the connection is none the worse for it
 
 
 def test_oj_status_shows_what_an_old_judicator_can_tell(old_judicator: OldJudicator) -> None:

@@ -74,6 +74,7 @@ def test_a_database_goes_only_if_those_that_stay_have_a_majority(states, host, w
 def test_a_node_without_any_trace_is_told_from_one_with_some():
     assert Traces("n1").none
     assert not Traces("n1", executor=True).none
+    assert not Traces("n1", gateway=True).none
 
 
 def test_who_listens_is_found_by_knocking():

@@ -53,7 +53,17 @@ CASES = {
     ),
     "a gateway is lost": (
         picture(gateways=[GatewaySeen("g1"), GatewaySeen("g2", silent=True)]),
-        ["gateway g2 is silent; look at `systemctl status oj-gateway` there"],
+        [
+            "gateway g2 is silent; look at `systemctl status oj-gateway` there, "
+            "or, if it is gone for good, run `oj remove g2` on a judicator"
+        ],
+    ),
+    "two gateways go by one name": (
+        picture(gateways=[GatewaySeen("g1", places=("10.0.0.6", "10.0.0.5:7580"))]),
+        [
+            "gateway g1 runs twice: 10.0.0.5:7580 and 10.0.0.6; give one of them a name of its "
+            "own, there: `name` in gateway.conf"
+        ],
     ),
     "all is well": (picture(), []),
     "a single node is well": (

@@ -78,6 +78,7 @@ def test_gateways_are_shown_with_the_nodes_that_they_are_on(
         "version": "1.1",
         "silent": True,
         "report_time": "1970-01-01T00:00:00.001Z",
+        "places": [],
     }
 
 

@@ -88,7 +88,7 @@ def serve(daemon: service.Service, settings: Settings) -> None:
         if wait_until_serving(daemon, check):
             host, port = settings.listen
             daemon.ready(f"serving at http://{host}:{port}/")
-            stack.enter_context(Presence(settings))
+            stack.enter_context(Presence(settings, lambda: daemon.failure is None))
             daemon.supervise(child.guard(check))
 
 

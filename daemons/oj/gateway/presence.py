@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
+from collections.abc import Callable
 
 from oj import __version__
 from oj.client import Judicators
@@ -21,12 +23,22 @@ log = logging.getLogger("oj.gateway.presence")
 
 
 class Presence:
-    """A thread of the daemon, from when it serves until it stops."""
+    """A thread of the daemon, from when it serves until it stops.
 
-    def __init__(self, settings: Settings) -> None:
+    It alone speaks, so that the good-bye cannot be overtaken by a word that it serves, after which
+    this gateway would be on the list for an hour as silent.
+    """
+
+    def __init__(self, settings: Settings, in_order: Callable[[], bool] = lambda: True) -> None:
+        """`in_order` tells as the daemon stops whether it was told to; one that failed stays on the
+        list, and is silent there unless systemd's restart mends it."""
         host, port = settings.listen
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._gateway = rpc.GatewayInfo(settings.name, address, __version__)
+        self._gateway = rpc.GatewayInfo(
+            settings.name, address, __version__, process=uuid.uuid4().hex
+        )
+        self._in_order = in_order
+        self._leaves = False
         self._judicators = Judicators(settings.judicators, settings.etcd, timeout_s=ASK_S)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
@@ -35,16 +47,22 @@ class Presence:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Stopped in order is not silent: it is taken off the list."""
+        self._leaves = kind is None and self._in_order()
         self._stop.set()
-        self._thread.join(FAREWELL_S)
-        try:
-            self._judicators.announce(self._gateway, leaving=True, deadline=Deadline(FAREWELL_S))
-        except (Rejected, Unavailable) as error:
-            log.debug("no farewell: %s", error.message)
+        self._thread.join(ASK_S + FAREWELL_S)  # as long as one call, and only if nobody answers
 
     def _run(self) -> None:
+        self._say_that_it_serves()
+        if self._leaves:
+            try:
+                leaving = Deadline(FAREWELL_S)
+                self._judicators.announce(self._gateway, leaving=True, deadline=leaving)
+            except (Rejected, Unavailable) as error:
+                log.debug("no farewell: %s", error.message)
+
+    def _say_that_it_serves(self) -> None:
         pause_s = 0.0
         while not self._stop.wait(pause_s):
             pause_s = EVERY_S

@@ -266,7 +266,7 @@ def _describe_gateways(answer: Any) -> list[GatewaySeen]:
     if isinstance(answer, Unavailable):
         return []
     return [
-        GatewaySeen(one.name, one.address, one.version, one.silent, one.report_time_ms)
+        GatewaySeen(one.name, one.address, one.version, one.silent, one.report_time_ms, one.places)
         for one in answer
     ]
 

@@ -16,6 +16,7 @@ from oj.judicator.store.hooks import Hooks
 from oj.judicator.store.tokens import ROLES, Token, Tokens
 from oj.judicator.store.uploads import Uploads
 from oj.rpc import ttypes as rpc
+from oj.settings import is_loopback
 
 MOST_HOOKS = 100
 MOST_QUOTA = 1_000_000
@@ -46,8 +47,9 @@ class Outward:
         if gateway is None:
             raise Rejected("gateway is missing", "gateway")
         name = model.check_node(gateway.name, "gateway.name")
+        process = model.check_word(gateway.process or "", "gateway.process", empty=True)
         if leaving:
-            self._gateways.remove(name)
+            self._gateways.remove(name, process)
             return
         address = model.check_word(gateway.address or "", "gateway.address", empty=True)
         for everywhere in ("0.0.0.0:", "[::]:"):
@@ -55,7 +57,10 @@ class Outward:
                 shown = f"[{host}]" if ":" in host else host
                 address = f"{shown}:{address.removeprefix(everywhere)}"
         version = model.check_word(gateway.version or "", "gateway.version", empty=True)
-        self._gateways.note(name, address, version)
+        # Behind nginx every gateway has the same address.
+        local = is_loopback(address.rpartition(":")[0].strip("[]"))
+        place = f"{host} ({address})" if local else address
+        self._gateways.note(name, address, version, process, place)
 
     # ---------------------------------------------------------------- events
 

@@ -69,6 +69,7 @@ class GatewaySeen:
     version: str = ""
     silent: bool = False
     report_time_ms: int | None = None
+    places: Sequence[str] = ()  # of its processes, if there are several at once
 
 
 @dataclass(frozen=True)
@@ -244,11 +245,19 @@ def _look_at_executors(picture: Picture) -> list[str]:
 
 
 def _look_at_gateways(picture: Picture) -> list[str]:
-    return [
-        f"gateway {gateway.name} is silent; look at `systemctl status oj-gateway` there"
-        for gateway in picture.gateways
-        if gateway.silent
-    ]
+    found = []
+    for gateway in picture.gateways:
+        if gateway.silent:
+            found.append(
+                f"gateway {gateway.name} is silent; look at `systemctl status oj-gateway` there, "
+                f"or, if it is gone for good, run `oj remove {gateway.name}` on a judicator"
+            )
+        elif gateway.places:
+            found.append(
+                f"gateway {gateway.name} runs twice: {' and '.join(sorted(gateway.places))}; "
+                "give one of them a name of its own, there: `name` in gateway.conf"
+            )
+    return found
 
 
 def _majority(voters: int) -> int:

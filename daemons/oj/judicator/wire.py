@@ -355,6 +355,7 @@ def write_cluster(picture: Picture, troubles: list[str], seen_from: str) -> rpc.
                 version=gateway.version or None,
                 report_time=gateway.report_time_ms,
                 silent=gateway.silent,
+                places=list(gateway.places) or None,
             )
             for gateway in picture.gateways
         ],

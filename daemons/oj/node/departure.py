@@ -19,7 +19,7 @@ from oj.client import Judicators
 from oj.clock import Deadline, backoff
 from oj.errors import Missing, Rejected, Unavailable
 from oj.etcd import membership
-from oj.node import executors, units
+from oj.node import executors, gateways, units
 from oj.node.files import Files
 from oj.node.plan import local_of
 from oj.node.steps import Step, Tell, wait_for
@@ -51,6 +51,8 @@ def plan_leave(files: Files, now: bool) -> list[Step]:
     steps = []
     if "gateway" in found and found["gateway"].runs:
         steps.append(Step("Stop oj-gateway", lambda tell: units.stop(["gateway"])))
+    if "gateway" in found and found["gateway"].enabled:
+        steps.append(_forget_gateway(values["gateway"]))
     if "executor" in found and found["executor"].runs:
         steps.append(_stop_executor(now))
     if "executor" in found and found["executor"].enabled:
@@ -140,6 +142,15 @@ def _forget_executor(values: Mapping[str, Any]) -> Step:
     )
 
 
+def _forget_gateway(values: Mapping[str, Any]) -> Step:
+    """One that stops says good-bye itself; one that has failed did not."""
+    name = default_name(values["name"])
+    return Step(
+        f"Take gateway {name} off the list",
+        lambda tell: gateways.forget(name, values["judicators"], values["etcd"]),
+    )
+
+
 def _leave_member(member: Member, host: str, found: dict[str, units.Unit]) -> list[Step]:
     def leave_set(tell: Tell) -> None:
         member.mark_left()
@@ -174,11 +185,13 @@ class Traces:
     host: str = ""  # of its database
     judicator: str = ""
     executor: bool = False
+    gateway: bool = False
     answers: tuple[str, ...] = field(default=())  # what of it still does
 
     @property
     def none(self) -> bool:
-        return not (self.member or self.host or self.judicator or self.executor)
+        parts = (self.member, self.host, self.judicator, self.executor, self.gateway)
+        return not any(parts)
 
 
 def plan_remove(files: Files, name: str, force: bool) -> tuple[Traces, list[Step]]:
@@ -214,6 +227,7 @@ def find_traces(here: Member, name: str, judicators: list[Address]) -> Traces:
     with here.registry() as registry:
         judicator = registry.judicators().get(name, "")
     executor = _find_executor(name, judicators)
+    gateway = _find_gateway(name, judicators)
     answers = []
     if name in members and members[name].healthy:
         answers.append("etcd")
@@ -223,12 +237,15 @@ def find_traces(here: Member, name: str, judicators: list[Address]) -> Traces:
         answers.append(f"judicator at {judicator}")
     if executor is not None and not executor.silent:
         answers.append("executor")
+    if gateway is not None and not gateway.silent:
+        answers.append("gateway")
     return Traces(
         name,
         name in members,
         host,
         judicator,
         executor is not None,
+        gateway is not None,
         tuple(answers),
     )
 
@@ -239,6 +256,15 @@ def _find_executor(name: str, judicators: Iterable[Address]) -> Any:
             return next((e for e in client.executors(Deadline(ASK_S)) if e.name == name), None)
     except Unavailable:
         return None  # then it is not known, which hinders nothing
+
+
+def _find_gateway(name: str, judicators: Iterable[Address]) -> Any:
+    try:
+        with Judicators(judicators, timeout_s=ASK_S, learn=False) as client:
+            listed = client.cluster(Deadline(ASK_S)).gateways or ()
+    except (Rejected, Unavailable):
+        return None  # not known either, or the judicator is too old to know of gateways
+    return next((gateway for gateway in listed if gateway.name == name), None)
 
 
 def _listens(address: str) -> bool:
@@ -271,4 +297,7 @@ def _forget(here: Member, traces: Traces, judicators: list[Address]) -> list[Ste
     if traces.executor:
         text = f"Take executor {name} off the list"
         steps.append(Step(text, lambda tell: executors.forget(name, judicators)))
+    if traces.gateway:
+        text = f"Take gateway {name} off the list"
+        steps.append(Step(text, lambda tell: gateways.forget(name, judicators)))
     return steps
