@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from bed import root
 from bed.errors import BedError
 from bed.tools import KEYRING, SEARCH_PATH, cache_dir, call, locked, remove_tree
 
 from . import job
 
-# The host's own, so that what is compiled here runs there.
-SUITE = platform.freedesktop_os_release()["VERSION_CODENAME"]
+# The host's own, so that what is compiled here runs there; or another one, where programs that are
+# linked statically run, and those of an older release.
+RELEASE = os.environ.get("OJ_RELEASE", root.HOST)
 # What booting needs, and what the tests of the sandbox do.
 PACKAGES = (
     "dbus",
@@ -96,8 +97,8 @@ def install() -> None:
 
 
 def key() -> str:
-    parts = (SUITE, sorted(PACKAGES), MODULES, MASKED, sorted(FILES.items()), SIZE_BYTES, "1")
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+    parts = (RELEASE, sorted(PACKAGES), MODULES, MASKED, sorted(FILES.items()), SIZE_BYTES, "1")
+    return f"{RELEASE}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
 def image() -> Image:
@@ -113,12 +114,13 @@ def image() -> Image:
 
 def _make(images: Path, done: Path, lock: int) -> None:
     # Of older lists of packages, and of makers that died half-way: nobody uses them any more,
-    # because a running machine has its files open.
+    # because a running machine has its files open. Those of another release are kept.
+    others = tuple(f"{release}-" for release in root.RELEASES if release != RELEASE)
     for old in images.iterdir():
-        if old.is_dir():
+        if old.is_dir() and not old.name.startswith(others):
             remove_tree(old)
     making = images / f"{done.name}.making"
-    root = making / "root"
+    tree = making / "root"
     making.mkdir()
     # initramfs-tools asks the file system it finds itself on; a list does without asking.
     modules = "\\n".join(MODULES)
@@ -135,31 +137,31 @@ def _make(images: Path, done: Path, lock: int) -> None:
         f"--extract-hook=mkdir -p {conf}/conf.d && echo MODULES=list >{conf}/conf.d/vm"
         f" && printf '{modules}\\n' >{conf}/modules",
         f"--include={','.join(PACKAGES)}",
-        SUITE,
-        root,
+        RELEASE,
+        tree,
         *([os.environ["OJ_MIRROR"]] if "OJ_MIRROR" in os.environ else []),
         pass_fds=(lock,),
     )
-    _prepare(root)
-    boot = root / "boot"
+    _prepare(tree)
+    boot = tree / "boot"
     shutil.copy(next(boot.glob("vmlinuz-*")), making / "vmlinuz")
     shutil.copy(next(boot.glob("initrd.img-*")), making / "initrd")
     disk = making / "disk"
     with disk.open("wb") as file:
         file.truncate(SIZE_BYTES)
-    call("mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-m", "0", "-d", root, disk)
-    remove_tree(root)
+    call("mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-m", "0", "-d", tree, disk)
+    remove_tree(tree)
     making.rename(done)
 
 
-def _prepare(root: Path) -> None:
+def _prepare(tree: Path) -> None:
     for name, text in FILES.items():
-        path = root / name
+        path = tree / name
         path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (root / job.SCRIPT_PATH).chmod(0o755)
-    units = root / "etc/systemd/system"
+    (tree / job.SCRIPT_PATH).chmod(0o755)
+    units = tree / "etc/systemd/system"
     for unit in MASKED:
         path = units / unit
         path.unlink(missing_ok=True)
