@@ -31,7 +31,7 @@ need_writable() { # DIRECTORY REPAIR
 NO_SPACE="No space left on device|not have enough (free )?space|Disk quota exceeded"
 NO_NETWORK="Temporary failure (in name resolution|resolving [^)\`]*)|Could not resolve [^')]*|Name or \
 service not known|Network is unreachable|No route to host|Connection (refused|timed out|reset by peer)|\
-Could not connect to [^)]*|Unable to connect to [^)]*|Read timed out|Cannot connect to proxy"
+Could not connect to [^)]*|certificate verify failed|Unable to connect to [^)]*|Read timed out|Cannot connect to proxy"
 
 # Runs a command without a word; if it fails, ends the script with the reason: in one line where it
 # is the network or the room, else after all that the command said.
