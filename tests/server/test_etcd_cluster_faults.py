@@ -170,6 +170,56 @@ def test_one_survivor_goes_on_alone_when_told_and_the_others_join_it(three: list
     n1.wait_value("key", "value")
 
 
+def copy(original: Node, number: int, *but: str) -> Node:
+    """A node with the data of another one, as it is on the disk of a machine that was cloned."""
+    clone = original.nodes.make(number)
+    clone.name = original.name
+    shutil.copytree(original.data, clone.data, ignore=shutil.ignore_patterns(*but))
+    return clone
+
+
+def assert_refused(clone: Node, original: Node) -> None:
+    daemon = clone.start(wait=False)
+    assert daemon.wait(60) == 78
+    daemon.wait_status(f"a copy of {original.name}'s, which runs at {original.client}")
+    daemon.wait_status("oj setup judicator --join")
+
+
+def test_a_copy_of_a_member_that_runs_does_not_start_beside_it(three: list[Node]) -> None:
+    n1, n2, _ = three
+    n1.write("key", "value")
+    wait_until(lambda: all(knows_others(node, three) for node in three), 60, "all to know all")
+    before = n2.member("n1")
+    clone = copy(n1, 8)
+    assert_refused(clone, n1)
+    # Another node may be told to it, and its own notes be gone.
+    (clone.data / "known-members").unlink()
+    clone.cluster = f"join = {n2.client}"
+    assert_refused(clone, n1)
+    # With nothing of the data, but all of the files: it does not take the place of the living.
+    shutil.rmtree(clone.data)
+    clone.top = f"advertise = {n1.host}\n"
+    wait_clone = clone.start(wait=False)
+    wait_clone.wait_status(f"n1 runs at {n1.client}, which etcd.conf names as the address of this")
+    wait_clone.close()
+    assert n2.member("n1").id == before.id and n2.member("n1").peer_urls == before.peer_urls
+    n2.wait_lists("n1", "n2", "n3")
+
+
+def test_a_copy_of_an_only_member_is_no_second_cluster_of_the_same_number(nodes: Nodes) -> None:
+    n1 = nodes.make(1)
+    n1.start()
+    n1.write("key", "value")
+    clone = copy(n1, 8)
+    clone.cluster = f"join = {n1.client}"
+    assert_refused(clone, n1)
+    n1.wait_lists("n1")
+    # When the original is gone for good, its copy is as good.
+    n1.kill()
+    clone.start()
+    clone.wait_value("key", "value")
+
+
 def test_a_member_whose_files_know_only_loopback_does_not_return_to_other_machines(
     three: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 import servers
 from oj.etcd.datadir import DataDirectory, Known
 from oj.node import data
-from oj.node.peers import find
+from oj.node.peers import find, runs
 from oj.registry import Registry
 from oj.settings import parse_address
 
@@ -200,6 +201,57 @@ def test_data_of_the_cluster_itself_stays(image: Path, cluster: servers.Etcd) ->
     said = oj_setup(image, "executor", *words, code=2).stderr
     assert "oj leave" in said
     assert (etcd / "member").is_dir()
+
+
+def test_a_copy_of_a_members_data_does_not_pass_for_the_member(
+    image: Path, cluster: servers.Etcd
+) -> None:
+    etcd = image / "var/lib/oj/etcd"
+    shutil.copytree(cluster.directory / "etcd", etcd)
+    conf = image / "etc/oj/etcd.conf"
+    conf.write_text(
+        "name = test\nadvertise = 10.9.0.1\n" + conf.read_text().replace("\nname =", "\n#name =")
+    )
+    before = conf.read_text()
+    said = join(image, cluster, "judicator", code=2)
+    assert "the data here is a copy of test's, which runs at 127.0.0.1" in said
+    (command,) = re.findall("'oj (setup .*)'", said)
+    words = f"setup judicator --join {cluster.address.partition(':')[0]} --name n7"
+    assert command == f"{words} --set-data-aside"
+    # As the member itself: there is no name for it but another one.
+    again = oj_setup(
+        image, "judicator", "--join", cluster.address, "--name", "test", "--set-data-aside",
+        "--address", "10.9.0.7", code=2,
+    ).stderr  # fmt: skip
+    assert "--name NAME --set-data-aside" in again
+    assert conf.read_text() == before and (etcd / "member").is_dir()
+    told = changes(join(image, cluster, "judicator", "--set-data-aside"))
+    assert told["etcd.conf name"] == "n7" and told["etcd.conf advertise"] == "10.9.0.7"
+    (aside,) = etcd.iterdir()
+    assert aside.name.startswith("set-aside-")
+
+
+def test_a_copy_by_another_name_does_not_hide_its_tasks(image: Path, cluster: servers.Etcd) -> None:
+    # It is no member that was taken out: the cluster has not what was confirmed here since.
+    shutil.copytree(cluster.directory / "etcd", image / "var/lib/oj/etcd")
+    mongodb = image / "var/lib/oj/mongodb"
+    mongodb.mkdir()
+    (mongodb / "WiredTiger").write_text("tasks")
+    assert "--set-data-aside" in join(image, cluster, "judicator", code=2)
+    assert (mongodb / "WiredTiger").exists()
+    join(image, cluster, "judicator", "--set-data-aside")
+    assert [p.name.partition("-2")[0] for p in mongodb.iterdir()] == ["kept"]
+
+
+def test_a_member_that_does_not_answer_has_no_copy(image: Path) -> None:
+    alone = servers.Etcd().start()
+    shutil.copytree(alone.directory / "etcd", image / "var/lib/oj/etcd")
+    found = find([parse_address(alone.address)], 5)
+    member = found.member_of(data.read_origin(image / "var/lib/oj/etcd"))
+    assert member and runs(member, 5)
+    alone.kill()
+    assert not runs(member, 5)
+    alone.close()
 
 
 def test_a_node_that_left_comes_back_with_join_only(image: Path, cluster: servers.Etcd) -> None:

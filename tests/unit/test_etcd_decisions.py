@@ -77,6 +77,14 @@ WELL = cluster(member(1), member(2))
             ),
             Remove,
         ),
+        # It runs elsewhere: this is a copy of it, by another address or with all that it has.
+        (replace(OLD, peer_url="http://c3:7502", cluster=cluster(member(1), member(3))), Refuse),
+        (replace(OLD, displaced=True, cluster=cluster(member(1), member(3))), Refuse),
+        (replace(OLD, displaced=True, cluster=cluster(member(1), member(3, healthy=False))), Start),
+        (replace(OLD, cluster=cluster(member(1), member(3))), Start),
+        (replace(OLD, peer_url="http://c3:7502", cluster=cluster(member(1))), SetAside),
+        # A copy without the data does not take the entry of the one that runs.
+        (replace(NEW, cluster=cluster(member(1), member(2), member(3))), Wait),
         # Someone else has its name.
         (replace(NEW, name="n1", cluster=WELL), Wait),
         (

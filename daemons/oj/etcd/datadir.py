@@ -14,15 +14,18 @@ import contextlib
 import json
 import os
 import shutil
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from oj import etcdmessages
 from oj.clock import utc_now
 from oj.errors import Unavailable
 
 KEPT_ASIDE = 2
 PROXY = "grpc-proxy"  # below a node's data: what a proxy remembers
+_METADATA = 1  # the kind of the record in etcd's log that tells node and cluster
 
 
 @dataclass(frozen=True)
@@ -141,3 +144,53 @@ def is_full(path: Path, least_bytes: int = 64 << 20) -> bool:
 def others(addresses: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
     """The addresses without our own, each once, in order."""
     return tuple(address for address in dict.fromkeys(addresses) if address not in own)
+
+
+# --- whose data it is ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which member of which cluster an etcd's data is of.
+
+    Both numbers are made of the first member's address and a word that oj-etcd takes at random.
+    Where etcd was started without that word, clusters that began on loopback are all alike.
+    """
+
+    cluster_id: int
+    member_id: int
+
+
+def read_origin(directory: Path) -> Origin | None:
+    """Whose an etcd member's data is; None when there is none or it is broken.
+
+    Each file of etcd's log begins with the checksum's record and the one that tells node and
+    cluster, so that a member need not run to be asked.
+    """
+    for path in sorted((directory / "member" / "wal").glob("*.wal")):
+        with path.open("rb") as file:
+            found = _parse_log(file.read(4096))
+        if found is not None:
+            return found
+    return None
+
+
+def _parse_log(data: bytes) -> Origin | None:
+    at = 0
+    while at + 8 <= len(data):
+        (head,) = struct.unpack_from("<Q", data, at)
+        # The upper byte tells how much padding follows, if its highest bit is set.
+        length = head & ((1 << 56) - 1)
+        padding = (head >> 56) & 7 if head >> 63 else 0
+        record = data[at + 8 : at + 8 + length]
+        at += 8 + length + padding
+        if not length or len(record) < length:
+            return None
+        try:
+            fields = etcdmessages.read(record)
+            if fields.get(1) == [_METADATA]:
+                metadata = etcdmessages.read(b"".join(b for b in fields[3] if isinstance(b, bytes)))
+                return Origin(int(metadata[2][0]), int(metadata[1][0]))
+        except (ValueError, KeyError):
+            return None
+    return None

@@ -9,6 +9,7 @@ special: the next look finds what is half done, and the decision goes on from th
 - A listed member without its data is never started: what it acknowledged before is gone, and the
   others count on it. Its entry is removed and the node joins as a new member.
 - An entry is removed only if those that stay have a majority that is well.
+- A member is one process. Data whose member runs elsewhere is a copy, and is not started.
 - A cluster is made only where nothing hints at one that is there already.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 # A learner that nobody hears blocks all who want to join; it costs the cluster nothing to remove
 # it, and a learner that is removed while it lives joins anew by itself.
@@ -60,6 +62,7 @@ class Seen:
     has_data: bool = False
     own_id: int = 0  # which member the data is of; 0: not known
     own_cluster_id: int = 0
+    displaced: bool = False  # the address that our files name is no address of this machine
     unusable: str = ""  # etcd's words, when it was removed or cannot read the data
     left: bool = False
     unreachable: str = ""  # why others would not find it where it says that it is
@@ -186,6 +189,11 @@ def decide_with_data(seen: Seen) -> Step:
     cluster = seen.cluster
     if cluster is None or seen.own_cluster_id not in (0, cluster.id):
         return Start()
+    if original := find_original(seen, cluster):
+        return Refuse(
+            f"the data here is a copy of {original.called}'s, which runs at "
+            f"{show_place(original)}: {say_how_to_join(original)}"
+        )
     if seen.own_id and all(member.id != seen.own_id for member in cluster.members):
         return SetAside("this member was removed from its cluster")
     if seen.unusable:
@@ -193,9 +201,40 @@ def decide_with_data(seen: Seen) -> Step:
     return Start()
 
 
+def find_original(seen: Seen, cluster: ClusterSeen) -> MemberSeen | None:
+    """The member that our data is of, if it runs, which cannot be here: our own etcd does not."""
+    for member in cluster.members:
+        elsewhere = seen.displaced or seen.peer_url not in member.peer_urls
+        if member.id == seen.own_id != 0 and elsewhere and answers(member):
+            return member
+    return None
+
+
+def answers(member: MemberSeen) -> bool:
+    """Whether it was heard itself; one that was never started is only guessed at."""
+    return member.healthy and bool(member.name and member.client_urls)
+
+
+def show_place(member: MemberSeen) -> str:
+    return urlsplit(next(iter(member.client_urls), "")).netloc
+
+
+def say_how_to_join(member: MemberSeen) -> str:
+    host = urlsplit(next(iter(member.client_urls), "")).hostname
+    return (
+        "make this node one of its own, with what it has set aside: "
+        f"oj setup judicator --join {host} --name NAME --set-data-aside"
+    )
+
+
 def decide_join(seen: Seen, cluster: ClusterSeen) -> Step:
     """For a node without data: first the way is cleared, then it is added."""
     for member in cluster.members:
+        if seen.peer_url in member.peer_urls and answers(member):
+            return Wait(
+                f"{member.called} runs at {show_place(member)}, which etcd.conf names as the "
+                f"address of this node: {say_how_to_join(member)}"
+            )
         if seen.peer_url in member.peer_urls:
             return remove_or_wait(
                 cluster, member, "it is this node's, and its data is not here", seen.name

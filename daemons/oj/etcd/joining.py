@@ -20,11 +20,12 @@ from oj import service
 from oj.child import ReadLine
 from oj.errors import Rejected, Unavailable
 from oj.etcd import argv, decisions, membership
-from oj.etcd.datadir import DataDirectory, Known, is_full, others
+from oj.etcd.datadir import DataDirectory, Known, is_full, others, read_origin
 from oj.etcd.discovery import Lobby, Names, ask_clients
 from oj.etcdmessages import Member, MemberStatus
 from oj.etcdwire import Connection
 from oj.loopback_guard import describe, find_others, leave_word
+from oj.own_addresses import is_own
 from oj.settings import parse_address
 
 log = logging.getLogger("oj.etcd")
@@ -127,15 +128,20 @@ class Joining:
 
     def _look(self) -> decisions.Seen:
         settings, directory = self._settings, self._directory
-        known = directory.read_known()
+        known = self._read_known()
         sources = self._sources(known)
         has_data = directory.has_data
+        displaced = has_data and not is_own(parse_address(self._own[1])[0])
+        if displaced:
+            # Nobody answers there, unless all of this machine's disk is a copy of another's.
+            sources = (*sources, self._own[1])
         seen = decisions.Seen(
             name=settings.name,
             peer_url=argv.peer_url(settings),
             has_data=has_data,
             own_id=known.member_id,
             own_cluster_id=known.cluster_id,
+            displaced=displaced,
             unusable=directory.read_unusable(),
             left=directory.left.exists(),
             unreachable=self._find_unreachable(known),
@@ -154,6 +160,16 @@ class Joining:
             meeting = self._lobby.meet(self._names.find(), settings.expect)
             seen = replace(seen, meeting=meeting)
         return seen
+
+    def _read_known(self) -> Known:
+        """With the numbers in etcd's own log, where our file is not there to tell them."""
+        known = self._directory.read_known()
+        if known.member_id or not self._directory.has_data:
+            return known
+        with contextlib.suppress(OSError):
+            if origin := read_origin(self._settings.data):
+                return replace(known, cluster_id=origin.cluster_id, member_id=origin.member_id)
+        return known
 
     def _ask(self, seen: decisions.Seen) -> decisions.Seen:
         """Whoever may know the cluster."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 
 from oj.errors import Rejected
+from oj.own_addresses import is_own, source_towards
 from oj.settings import is_loopback
+
+__all__ = ["canonical", "check", "choose", "is_own", "resolve", "source_towards"]
 
 ELSEWHERE = "192.0.2.1"  # kept free for documentation, so it is reached by the default route
 
@@ -38,10 +41,10 @@ def choose(given: str, configured: str, towards: str) -> tuple[str, str]:
         if address and not (address == configured and is_loopback(canonical(address))):
             return check(address), why
     if towards:
-        address = route(resolve(towards))
+        address = source_towards(resolve(towards))
         if address:
             return check(address), f"the one from which {towards} is reached"
-    address = route(ELSEWHERE)
+    address = source_towards(ELSEWHERE)
     if address:
         return check(address), "the one of the default route"
     name = socket.gethostname()
@@ -61,14 +64,3 @@ def check(address: str) -> str:
         what = found if found == address else f"{address}, here {found},"
         raise Rejected(f"{what} leads every node to itself: name another one with --address")
     return address
-
-
-def route(address: str) -> str:
-    """The address of this machine from which packets to that one go; nothing without a way."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((address, 9))  # sends nothing: it only asks for the route
-        except OSError:
-            return ""
-        return str(probe.getsockname()[0])

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from oj import settings
 from oj.clock import Deadline
@@ -23,9 +24,11 @@ from oj.node.preflight import Port, Preflight, Room
 from oj.settings import is_loopback
 
 if TYPE_CHECKING:
+    from oj.etcdmessages import Member
     from oj.node.peers import Cluster
 
 TASKS_S = 30.0  # a node that has just booted is not ready yet
+ALIVE_S = 3.0  # of a member whose data is here, too
 # What a directory must have when a daemon begins with it: mongod keeps changes of up to 1 GB, etcd
 # allocates 64 MB at a time, a blob may have 256 MB.
 ROOMS = (
@@ -103,20 +106,24 @@ def decide(request: Request, files: Files) -> Outlook:
     name = request.name or _one_name(wish, values)
     cluster = _find_cluster(request, wish, values)
     where, why = "", ""
+    towards = request.join[0][0] if request.join else ""
     if wish.member:
-        towards = request.join[0][0] if request.join else ""
         where, why = address.choose(request.address, values["etcd"]["advertise"], towards)
         if towards and address.canonical(towards) == address.canonical(where):
             raise Rejected(f"--join: {towards} is this machine; name another judicator")
     elif request.address:
         raise Rejected("--address: others look for judicators only")
+    if original := _find_original(request, files, values, cluster, where):
+        _refuse_copy(request, values, original, name)
+        if wish.member:  # what the files say of an address, they say of the original's
+            where, why = address.choose(request.address, "", towards)
     wish = replace(wish, address=where, peers=cluster.without(where, name) if cluster else None)
     if cluster:
         _demand_majority(files, values, cluster, name)
         _refuse_name_of_another(wish, name, cluster)
         if false := cluster.find_loopback({name}):
             raise Rejected(false)
-    aside, unmark = _judge_data(request, files, wish, values, cluster, name)
+    aside, unmark = _judge_data(request, files, wish, values, cluster, name, original is not None)
     strangers = _find_strangers(files, wish, values, cluster)
     outlook = Outlook(
         wish, name, why, cluster, aside=aside, unmark=unmark, strangers=strangers, kept=kept
@@ -222,6 +229,7 @@ def _judge_data(
     values: Values,
     cluster: Cluster | None,
     name: str,
+    copied: bool,
 ) -> tuple[tuple[Aside, ...], tuple[data.Held, ...]]:
     """What to set aside, and where to take a mark of having left away."""
     held: dict[str, data.Held] = {
@@ -246,17 +254,63 @@ def _judge_data(
         return tuple(Aside(one, keep=False) for one in filled), left
     origin = data.read_origin(held["etcd"].directory)
     configured = settings.default_name(values["etcd"]["name"])
-    if cluster.owns(origin, {name, configured}):
+    if cluster.owns(origin, {name, configured}) and not copied:
         if not wish.member:
             raise Rejected("this node is a member of that cluster: run 'oj leave' here first")
         return (), ()
     if origin is None and _is_registered(cluster, name, wish.address):
         return (), ()  # its etcd lost its data; its database is the cluster's
-    if origin is not None and origin.cluster_id == cluster.id and wish.member:
+    taken_out = origin is not None and not cluster.member_of(origin)
+    if taken_out and origin and origin.cluster_id == cluster.id and wish.member:
         # A member that was taken out of this very cluster, which has what was confirmed here.
         return tuple(Aside(one, keep=one is not held["etcd"]) for one in filled), ()
     tasks = _refuse_to_hide_tasks(request, files, held, values)
     return tuple(Aside(one, keep=tasks and one is not held["etcd"]) for one in filled), ()
+
+
+def _find_original(
+    request: Request, files: Files, values: Values, cluster: Cluster | None, where: str
+) -> Member | None:
+    """The member that the data here is of, if that one runs, and on another machine."""
+    from oj.node import peers
+
+    origin = data.read_origin(files.held(values["etcd"]).directory)
+    member = cluster.member_of(origin) if cluster else None
+    if cluster is None or member is None or not member.peer_urls:
+        return None
+    host = urlsplit(member.peer_urls[0]).hostname or ""
+    same = bool(where) and address.canonical(host) == address.canonical(where)
+    # Of the addresses of an image's machine, only the one that it shall have is known.
+    alike = same or (not where and is_loopback(host))
+    here = address.is_own(host) if files.live else alike
+    if here or not peers.runs(member, request.deadline.cap(ALIVE_S)):
+        return None
+    if files.live and same and _is_seen_at(request, cluster, host):
+        return None  # this machine, behind a translation of addresses
+    return member
+
+
+def _is_seen_at(request: Request, cluster: Cluster, host: str) -> bool:
+    """Whether a judicator finds that this machine's packets come from an address."""
+    there = address.canonical(host)
+    return any(
+        preflight.ask_how_seen(settings.parse_address(place), request.deadline) == there
+        for place in cluster.judicators.values()
+    )
+
+
+def _refuse_copy(request: Request, values: Values, original: Member, name: str) -> None:
+    """A copy may join as a node of its own, with nothing of what it has; and only when told."""
+    configured = settings.default_name(values["etcd"]["name"])
+    if name != original.name and (request.set_data_aside or configured != original.name):
+        return  # by another name, its tasks are looked at as those of any node
+    new = name if name != original.name else "NAME"
+    join = request.join[0][0] if request.join else urlsplit(original.peer_urls[0]).hostname
+    raise Rejected(
+        f"the data here is a copy of {original.name}'s, which runs at "
+        f"{urlsplit(original.peer_urls[0]).hostname}: set it aside with "
+        f"'oj setup {' '.join(request.roles)} --join {join} --name {new} --set-data-aside'"
+    )
 
 
 def _find_strangers(
@@ -384,7 +438,7 @@ def _make_preflight(outlook: Outlook, files: Files, values: Values) -> Preflight
     judicators = {n: a for n, a in (cluster.judicators if cluster else {}).items() if is_other(a)}
     source = here
     if not here and cluster:
-        source = address.route(address.resolve(cluster.asked))
+        source = address.source_towards(address.resolve(cluster.asked))
     found = units.look(wish.daemons)
     return Preflight(
         joins=cluster is not None,

@@ -53,13 +53,16 @@ class Cluster:
                 return urlsplit(member.peer_urls[0]).hostname if member.peer_urls else ""
         return None
 
+    def member_of(self, origin: Origin | None) -> Member | None:
+        """The member that data is of, if it is still listed."""
+        if origin is None or origin.cluster_id != self.id:
+            return None
+        return next((m for m in self.members if m.id == origin.member_id), None)
+
     def owns(self, origin: Origin | None, names: Iterable[str]) -> bool:
         """Whether data is that of the member of one of these names."""
-        return (
-            origin is not None
-            and origin.cluster_id == self.id
-            and any(m.id == origin.member_id and m.name in names for m in self.members)
-        )
+        member = self.member_of(origin)
+        return member is not None and member.name in names
 
     def find_loopback(self, names: Iterable[str]) -> str:
         """A member, of another name than these, whom others are told to find at a loopback address:
@@ -99,6 +102,20 @@ class Cluster:
             found = (parse_address(address)[0] for address in etcd)
             judicators = tuple(show_address(host, JUDICATOR_PORT) for host in found)
         return Peers(etcd, others(self.databases.items()), judicators)
+
+
+def runs(member: Member, timeout_s: float) -> bool:
+    """Whether a member answers, as itself, where the cluster has it."""
+    address = client_address(member)
+    if not address:
+        return False
+    connection = Connection(address)
+    try:
+        return connection.status(timeout_s=timeout_s).id == member.id
+    except Unavailable:
+        return False
+    finally:
+        connection.close()
 
 
 def client_address(member: Member) -> str:

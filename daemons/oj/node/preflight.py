@@ -295,6 +295,19 @@ REFUSED = "connection refused"
 TRYING = "trying the ports, before anything is changed"
 
 
+def ask_how_seen(address: Address, deadline: Deadline) -> str:
+    """The address that a judicator sees this machine's connections come from; nothing if it does
+    not say."""
+    patience = Deadline(deadline.cap(REACH_S))
+    with contextlib.suppress(*BROKEN):
+        link = open_from("", address, patience)
+        try:
+            return str(link.call("probe", [], "").address)
+        finally:
+            link.close()
+    return ""
+
+
 def _ask(
     judicator: tuple[str, Address],
     source: str,
