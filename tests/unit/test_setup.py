@@ -1,9 +1,12 @@
 """What `oj setup` writes: edits of conf files, and which ones a role needs."""
 
+import contextlib
 import json
 import os
+import socket
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -349,9 +352,9 @@ def image(tmp_path):
     return tmp_path
 
 
-def oj_setup(image, *words, code=0):
+def oj_setup(image, *words, code=0, timeout="500ms"):
     done = subprocess.run(
-        [*OJ, "setup", *words, "--root", str(image), "--timeout", "500ms"],
+        [*OJ, "setup", *words, "--root", str(image), "--timeout", timeout],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(TREE / "daemons")},
@@ -389,6 +392,33 @@ def test_a_host_that_does_not_answer_is_named(image):
     nobody = f"127.0.0.1:{servers.free_port()}"
     said = oj_setup(image, "executor", "--join", nobody, code=3).stderr
     assert "127.0.0.1 does not answer" in said and "oj setup judicator" in said
+    assert f"nothing listens at 127.0.0.1, TCP {nobody} (etcd, clients)" in said
+
+
+def test_a_firewall_of_the_joined_judicator_is_named_within_ten_seconds(image):
+    # A listener with a full queue drops what comes, as such a firewall does.
+    with socket.socket() as full, contextlib.ExitStack() as stack:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        place = full.getsockname()
+        for _ in range(4):
+            sock = stack.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex(place)
+        words = ("executor", "--join", f"127.0.0.1:{place[1]}")
+
+        def refused():
+            began_s = time.monotonic()
+            said = oj_setup(image, *words, code=3, timeout="5m").stderr  # which would allow more
+            assert (
+                f"this node does not reach 127.0.0.1 at 127.0.0.1, TCP {place[1]} (etcd, clients): "
+                "no answer in 3 s. A firewall is closed, there or on the way: let this node "
+                "127.0.0.1 in to these ports"
+            ) in said
+            assert "Is it a judicator" not in said
+            return time.monotonic() - began_s
+
+        servers.assert_within(10, refused)
 
 
 def test_a_package_that_is_missing_is_named(image):

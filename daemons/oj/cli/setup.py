@@ -26,7 +26,7 @@ from oj.node.plan import ROLES
 from oj.plain import print_json
 
 EXIT_CLUSTER = 3
-FIND_S = 10.0
+FIND_S = 6.0  # of the joined judicator; what is in its way is told within 10 s
 SETUP_S = 240.0  # for all of it
 AFTERWARDS_S = 10.0  # to find out why it was not enough
 
@@ -75,7 +75,7 @@ def make_request(arguments: argparse.Namespace, files: Files) -> Request:
         start=not arguments.no_start,
         set_data_aside=arguments.set_data_aside,
         only=arguments.only,
-        find_s=arguments.timeout or FIND_S,
+        find_s=min(FIND_S, arguments.timeout or FIND_S),
         deadline=Deadline(arguments.timeout or SETUP_S),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,8 @@ from oj.errors import Rejected, Unavailable
 from oj.incarnation import INSTALLATION
 from oj.node import address, conf, data, preflight, units
 from oj.node.files import Files
-from oj.node.plan import ETCD_PORT, Address, Wish, local_of, make_edits
-from oj.node.preflight import Port, Preflight, Room
+from oj.node.plan import ETCD_PORT, JUDICATOR_PORT, Address, Wish, local_of, make_edits
+from oj.node.preflight import Port, Preflight, Room, Target
 from oj.settings import is_loopback
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Request:
     start: bool = True
     set_data_aside: bool = False
     only: bool = False  # stop what serves here in another role
-    find_s: float = 10.0  # how long to look for the cluster
+    find_s: float = 6.0  # how long to look for the cluster
     deadline: Deadline = field(default_factory=lambda: Deadline(240.0))  # for all of it
 
 
@@ -166,18 +167,7 @@ def _find_cluster(request: Request, wish: Wish, values: Values) -> Cluster | Non
     from oj.node import peers  # slow to import: grpc
 
     if request.join:
-        hosts = [(host, port or ETCD_PORT) for host, port in request.join]
-        for host, _ in hosts:
-            address.resolve(host)
-        try:
-            return peers.find(hosts, request.deadline.cap(request.find_s))
-        except Unavailable as error:
-            first = hosts[0][0]
-            raise Unavailable(
-                f"{first} does not answer: {error.message}\n"
-                f"    Is it a judicator that was set up for a cluster "
-                f"('oj setup judicator' there), and is it running?"
-            ) from None
+        return _find_joined(request)
     known = values["etcd"]["cluster"]
     if not wish.member and not wish.discover and not (known["join"] or known["discover"]):
         raise Rejected(f"{'/'.join(wish.roles)}: which cluster? --join HOST names a judicator")
@@ -190,6 +180,35 @@ def _find_cluster(request: Request, wish: Wish, values: Values) -> Cluster | Non
             # Without a majority for a moment, it tells nothing that is needed here.
             return None if cluster.problem else cluster
     return None
+
+
+def _find_joined(request: Request) -> Cluster:
+    from oj.node import peers
+
+    hosts = [(host, port or ETCD_PORT) for host, port in request.join]
+    targets = []
+    for host, port in hosts:
+        place = address.resolve(host)
+        if port == ETCD_PORT:  # else oj's own ports say nothing of that node
+            targets.append(Target(host, (place, JUDICATOR_PORT), "judicator"))
+        targets.append(Target(host, (place, port), "etcd, clients"))
+    # Meanwhile, as both take seconds where a firewall drops everything.
+    pool = ThreadPoolExecutor(1, "ways")
+    tried = pool.submit(preflight.try_ways, targets, request.deadline)
+    try:
+        return peers.find(hosts, request.deadline.cap(request.find_s))
+    except Unavailable as error:
+        told = [f"{hosts[0][0]} does not answer: {error.message}"]
+        blocked, others = preflight.explain_ways(tried.result())
+        told += [*blocked, *others]
+        if not blocked:
+            told.append(
+                "Is it a judicator that was set up for a cluster ('oj setup judicator' there), and "
+                "is it running?"
+            )
+        raise Unavailable("\n    ".join(told)) from None
+    finally:
+        pool.shutdown(wait=False)
 
 
 def _demand_majority(files: Files, values: Values, cluster: Cluster, name: str) -> None:

@@ -134,12 +134,13 @@ def find(hosts: Sequence[Address], timeout_s: float) -> Cluster:
     is no better one in time.
     """
     end_s = time.monotonic() + timeout_s
+    ask_s = ASK_S  # each is asked once at least
     while True:
         problems = []
         partial: Cluster | None = None
         for host, port in hosts:
             try:
-                found = _ask(host, port)
+                found = _ask(host, port, ask_s)
                 if not found.problem:
                     return found
                 partial = partial or found
@@ -150,18 +151,19 @@ def find(hosts: Sequence[Address], timeout_s: float) -> Cluster:
                 return partial
             raise Unavailable("; ".join(problems))
         time.sleep(PAUSE_S)
+        ask_s = min(ASK_S, max(PAUSE_S, end_s - time.monotonic()))
 
 
-def _ask(host: str, port: int) -> Cluster:
+def _ask(host: str, port: int, timeout_s: float) -> Cluster:
     connection = Connection(show_address(host, port))
     try:
-        members = connection.members(timeout_s=ASK_S)
-        status = connection.status(timeout_s=ASK_S)
+        members = connection.members(timeout_s=timeout_s)
+        status = connection.status(timeout_s=timeout_s)
     finally:
         connection.close()
     judicators, databases, problem = {}, {}, ""
     try:
-        with Registry((host, port), timeout_s=ASK_S) as registry:
+        with Registry((host, port), timeout_s=timeout_s) as registry:
             judicators = registry.judicators()
             databases = registry.get_prefix(DATABASES)
     except Unavailable as error:
@@ -169,14 +171,14 @@ def _ask(host: str, port: int) -> Cluster:
     if not any(member.id == status.id for member in members):
         if problem:
             raise Unavailable(problem)
-        return _ask_behind(host, judicators)
+        return _ask_behind(host, judicators, timeout_s)
     return Cluster(status.cluster_id, host, tuple(members), databases, judicators, problem)
 
 
-def _ask_behind(host: str, judicators: dict[str, str]) -> Cluster:
+def _ask_behind(host: str, judicators: dict[str, str], timeout_s: float) -> Cluster:
     """A proxy knows no members, but who is registered with them."""
     for address in judicators.values():
         beside = parse_address(address)[0]
         if beside != host:
-            return _ask(beside, ETCD_PORT)
+            return _ask(beside, ETCD_PORT, timeout_s)
     raise Rejected(f"{host} is no judicator: its etcd only passes on to others; name a judicator")

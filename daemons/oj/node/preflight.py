@@ -30,7 +30,7 @@ from oj.clock import Deadline
 from oj.errors import Unavailable
 from oj.incarnation import find_installation, installation_of
 from oj.link import BROKEN, is_unknown_call, open_from
-from oj.node.address import canonical
+from oj.node.address import canonical, source_towards
 from oj.rpc import ttypes as rpc
 from oj.settings import parse_address
 
@@ -295,6 +295,17 @@ REFUSED = "connection refused"
 TRYING = "trying the ports, before anything is changed"
 
 
+def try_ways(targets: Sequence[Target], deadline: Deadline) -> list[tuple[Target, str]]:
+    """What is in the way to each, as far as there is time to find out."""
+
+    def reach(target: Target) -> str:
+        with contextlib.suppress(Unavailable):
+            return _reach(target, "", deadline)
+        return ""
+
+    return list(zip(targets, _each(targets, reach), strict=True))
+
+
 def ask_how_seen(address: Address, deadline: Deadline) -> str:
     """The address that a judicator sees this machine's connections come from; nothing if it does
     not say."""
@@ -465,21 +476,35 @@ def _judge_ways(seen: Seen, refusals: list[str], notes: list[str]) -> None:
     failing = {target.node for target, _ in seen.unreached}
     # Members need each other; whoever only uses them does with one.
     enough = not seen.member and any(one.node not in failing for one in seen.heard)
-    for node in dict.fromkeys(target.node for target, _ in seen.unreached):
-        of_node = [(t, why) for t, why in seen.unreached if t.node == node]
-        for target, why in of_node:
-            if why == REFUSED:
-                notes.append(f"nothing listens at {_show(target)} just now")
-        blocked = [(t, why) for t, why in of_node if why != REFUSED]
-        if blocked:
-            host = blocked[0][0].address[0]
-            ports = ", ".join(f"{t.address[1]} ({t.what})" for t, _ in blocked)
-            here = f"{seen.address} " if seen.address else ""
-            (notes if enough else refusals).append(
-                f"this node does not reach {node} at {host}, TCP {ports}: {blocked[0][1]}. A "
-                f"firewall is closed, there or on the way: let this node {here}in to these ports "
-                f"of {node} (rules: administrator.md, 'Firewall')"
+    blocked, absent = explain_ways(seen.unreached, seen.address)
+    notes += absent
+    (notes if enough else refusals).extend(blocked)
+
+
+def explain_ways(
+    tried: Sequence[tuple[Target, str]], own_address: str = ""
+) -> tuple[list[str], list[str]]:
+    """Sentences about the ways that are blocked, and about ports where nothing listens."""
+    blocked, absent = [], []
+    for node in dict.fromkeys(target.node for target, _ in tried):
+        of_node = [(t, why) for t, why in tried if t.node == node and why]
+        absent += [
+            f"nothing listens at {_show(target)} just now"
+            for target, why in of_node
+            if why == REFUSED
+        ]
+        closed = [(t, why) for t, why in of_node if why != REFUSED]
+        if closed:
+            host = closed[0][0].address[0]
+            ports = ", ".join(f"{t.address[1]} ({t.what})" for t, _ in closed)
+            here = own_address or source_towards(canonical(host))
+            who = f"this node {here}" if here else "this node"
+            blocked.append(
+                f"this node does not reach {node} at {host}, TCP {ports}: {closed[0][1]}. A "
+                f"firewall is closed, there or on the way: let {who} in to "
+                f"these ports of {node} (rules: administrator.md, 'Firewall')"
             )
+    return blocked, absent
 
 
 def _show(target: Target) -> str:
