@@ -235,6 +235,12 @@ def test_setup_finds_living_executors_of_its_name(
         assert refusals("a-name", place) == ()
         (told,) = refusals("a-name", wiped)
         assert "wait half a minute if it was just stopped" in told
+        # A copy of the machine has its installation, and another address.
+        trial = make_preflight(judicator, executor="a-name", installation=place)
+        copied = replace(trial, member=False).look(Deadline(30))
+        assert "an executor a-name that lives" in preflight.judge(copied).refusals[0]
+        same = replace(trial, member=False, source="127.0.0.1").look(Deadline(30))
+        assert preflight.judge(same).refusals == ()
     finally:
         own.close()
         other.close()

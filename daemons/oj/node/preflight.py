@@ -19,7 +19,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +30,9 @@ from oj.clock import Deadline
 from oj.errors import Unavailable
 from oj.incarnation import find_installation, installation_of
 from oj.link import BROKEN, is_unknown_call, open_from
-from oj.node.address import canonical, source_towards
+from oj.node.address import canonical, is_own, source_towards
 from oj.rpc import ttypes as rpc
-from oj.settings import parse_address
+from oj.settings import is_loopback, parse_address
 
 ANSWER_S = 7.0  # of a judicator that connects back
 REACH_S = 3.0  # two lost packets may be sent again meanwhile
@@ -147,7 +147,8 @@ class Preflight:
                 for (_, address), said in zip(self.judicators, heard, strict=True)
                 if not said.problem
             ]
-            executors = self._list_executors(answering, deadline)
+            seen_as = {said.seen_as for said in heard if said.seen_as}
+            executors = self._list_executors(answering, seen_as, deadline)
             return Seen(
                 joins=self.joins,
                 member=self.member,
@@ -170,7 +171,9 @@ class Preflight:
                 ),
             )
 
-    def _list_executors(self, judicators: Sequence[Address], deadline: Deadline) -> tuple[str, ...]:
+    def _list_executors(
+        self, judicators: Sequence[Address], seen_as: Collection[str], deadline: Deadline
+    ) -> tuple[str, ...]:
         if not self.executor or not judicators:
             return ()
         from oj.client import Judicators
@@ -184,9 +187,23 @@ class Preflight:
             return tuple(
                 one.name
                 for one in found
-                if not one.silent and not (own and installation_of(one.incarnation or "") == own)
+                if not one.silent
+                and not (
+                    own
+                    and installation_of(one.incarnation or "") == own
+                    and self._is_here(one.address or "", seen_as)
+                )
             )
         return ()
+
+    def _is_here(self, address: str, seen_as: Collection[str]) -> bool:
+        """Whether reports from there are this machine's: a copy of a machine has its installation,
+        too, but not its address."""
+        if not address or not seen_as or address in seen_as:
+            return True  # or nothing tells the two apart
+        if is_loopback(address):
+            return self.member  # it speaks to the judicator beside it
+        return is_own(address)
 
 
 # --- looking -----------------------------------------------------------------------------------
