@@ -124,6 +124,29 @@ def test_the_name_of_another_node_is_refused(image: Path, cluster: servers.Etcd)
     assert "a node test at 127.0.0.1 already" in said and "oj remove test" in said
 
 
+def test_a_name_is_compared_with_the_cluster_that_the_files_name(image: Path) -> None:
+    alone = servers.Etcd().start()
+    try:
+        oj_setup(image, "executor", "--join", alone.address, "--name", "n7")
+        # As the sentence of an executor that runs twice says it.
+        said = oj_setup(image, "executor", "--name", "test", code=2).stderr
+        assert "the cluster has a judicator test at 127.0.0.1" in said
+        told = oj_setup(image, "executor", "--name", "n8").stdout
+        # Nothing else is taken from it.
+        assert {key.partition(" ")[2] for key in changes(told)} == {"name"}
+        # A judicator is not made an executor by the way.
+        etcd, conf = image / "var/lib/oj/etcd", image / "etc/oj/etcd.conf"
+        shutil.copytree(alone.directory / "etcd", etcd, dirs_exist_ok=True)
+        conf.write_text(conf.read_text().replace("name = n8", "name = test"))
+        said = oj_setup(image, "executor", "--name", "n9", code=2).stderr
+        assert "this node is a judicator, test, of the cluster" in said and "oj leave" in said
+        shutil.rmtree(etcd)
+    finally:
+        alone.close()
+    # A cluster that is away is no hindrance.
+    oj_setup(image, "executor", "--name", "n9")
+
+
 def fill(image: Path) -> Path:
     """Data as a node has it that was up alone."""
     other = servers.Etcd().start()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TASKS_S = 30.0  # a node that has just booted is not ready yet
 ALIVE_S = 3.0  # of a member whose data is here, too
+KNOWN_S = 3.0  # to find the cluster that the files name, where nothing waits for it
 # What a directory must have when a daemon begins with it: mongod keeps changes of up to 1 GB, etcd
 # allocates 64 MB at a time, a blob may have 256 MB.
 ROOMS = (
@@ -73,7 +74,8 @@ class Outlook:
     wish: Wish
     name: str
     why: str  # this address
-    cluster: Cluster | None
+    cluster: Cluster | None  # that is joined
+    known: Cluster | None = None  # that this node is in already, as far as it answers
     texts: dict[str, str] = field(default_factory=dict)  # the files that change
     changes: dict[str, list[conf.Change]] = field(default_factory=dict)
     aside: tuple[Aside, ...] = ()
@@ -106,6 +108,7 @@ def decide(request: Request, files: Files) -> Outlook:
     values = files.values([*files.installed(), *client])
     name = request.name or _one_name(wish, values)
     cluster = _find_cluster(request, wish, values)
+    known = cluster or _find_known(request, wish, values)
     where, why = "", ""
     towards = request.join[0][0] if request.join else ""
     if wish.member:
@@ -114,7 +117,7 @@ def decide(request: Request, files: Files) -> Outlook:
             raise Rejected(f"--join: {towards} is this machine; name another judicator")
     elif request.address:
         raise Rejected("--address: others look for judicators only")
-    if original := _find_original(request, files, values, cluster, where):
+    if original := _find_original(request, files, values, known, where):
         _refuse_copy(request, values, original, name)
         if wish.member:  # what the files say of an address, they say of the original's
             where, why = address.choose(request.address, "", towards)
@@ -124,10 +127,12 @@ def decide(request: Request, files: Files) -> Outlook:
         _refuse_name_of_another(wish, name, cluster)
         if false := cluster.find_loopback({name}):
             raise Rejected(false)
+    elif known:
+        _refuse_to_cross_known(files, wish, values, name, known)
     aside, unmark = _judge_data(request, files, wish, values, cluster, name, original is not None)
     strangers = _find_strangers(files, wish, values, cluster)
     outlook = Outlook(
-        wish, name, why, cluster, aside=aside, unmark=unmark, strangers=strangers, kept=kept
+        wish, name, why, cluster, known, aside=aside, unmark=unmark, strangers=strangers, kept=kept
     )
     outlook = _decide_files(outlook, files, values)
     if not files.live:
@@ -180,6 +185,46 @@ def _find_cluster(request: Request, wish: Wish, values: Values) -> Cluster | Non
             # Without a majority for a moment, it tells nothing that is needed here.
             return None if cluster.problem else cluster
     return None
+
+
+def _find_known(request: Request, wish: Wish, values: Values) -> Cluster | None:
+    """The cluster that the files name: to compare names and clocks with, and for nothing else.
+
+    A node whose cluster is away is set up all the same.
+    """
+    from oj.etcd.discovery import Names
+    from oj.node import peers
+
+    told = values["etcd"]["cluster"]
+    if wish.discover:
+        return None
+    hosts = list(told["join"])
+    with contextlib.suppress(Rejected, Unavailable):
+        if told["discover"]:
+            names = Names(told["discover"], values["etcd"]["client"][1])
+            hosts += [settings.parse_address(found) for found in names.find()]
+        if hosts:
+            known_s = request.deadline.cap(KNOWN_S)
+            found = peers.find(hosts, known_s, max(1.0, known_s / len(hosts)))
+            return None if found.problem else found
+    return None
+
+
+def _refuse_to_cross_known(
+    files: Files, wish: Wish, values: Values, name: str, known: Cluster
+) -> None:
+    origin = data.read_origin(files.held(values["etcd"]).directory)
+    configured = settings.default_name(values["etcd"]["name"])
+    own = known.member_of(origin)
+    if own is None or own.name not in (name, configured):
+        _refuse_name_of_another(wish, name, known)
+    elif not wish.member:
+        raise Rejected(
+            f"this node is a judicator, {own.name}, of the cluster of {known.asked}: name that "
+            "role, too, or run 'oj leave' here first"
+        )
+    elif own.name != name:
+        _refuse_name_of_another(wish, name, known)
 
 
 def _find_joined(request: Request) -> Cluster:
@@ -447,7 +492,8 @@ def _prove(outlook: Outlook, request: Request, files: Files, values: Values) -> 
 
 
 def _make_preflight(outlook: Outlook, files: Files, values: Values) -> Preflight:
-    wish, cluster = outlook.wish, outlook.cluster
+    wish, cluster = outlook.wish, outlook.cluster or outlook.known
+    joins = outlook.cluster is not None
     here = address.canonical(wish.address) if wish.address else ""
 
     def is_other(place: str) -> bool:
@@ -460,7 +506,7 @@ def _make_preflight(outlook: Outlook, files: Files, values: Values) -> Preflight
         source = address.source_towards(address.resolve(cluster.asked))
     found = units.look(wish.daemons)
     return Preflight(
-        joins=cluster is not None,
+        joins=joins,
         member=wish.member,
         address=wish.address,
         source=source,
@@ -470,7 +516,8 @@ def _make_preflight(outlook: Outlook, files: Files, values: Values) -> Preflight
             cluster.databases if cluster else {},
             cluster.addresses() if cluster else {},
             wish.member,
-        ),
+        )
+        * joins,
         judicators=tuple((n, settings.parse_address(judicators[n])) for n in sorted(judicators)),
         rooms=_list_rooms(outlook, files, values),
         running=frozenset(daemon for daemon in wish.daemons if found[daemon].runs),

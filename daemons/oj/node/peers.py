@@ -127,14 +127,13 @@ def client_address(member: Member) -> str:
     return ""
 
 
-def find(hosts: Sequence[Address], timeout_s: float) -> Cluster:
+def find(hosts: Sequence[Address], timeout_s: float, ask_s: float = ASK_S) -> Cluster:
     """Asks the first of these that answers; Unavailable when none does in time.
 
     One whose cluster has no majority knows its members nevertheless; that is an answer when there
     is no better one in time.
     """
     end_s = time.monotonic() + timeout_s
-    ask_s = ASK_S  # each is asked once at least
     while True:
         problems = []
         partial: Cluster | None = None
@@ -151,7 +150,8 @@ def find(hosts: Sequence[Address], timeout_s: float) -> Cluster:
                 return partial
             raise Unavailable("; ".join(problems))
         time.sleep(PAUSE_S)
-        ask_s = min(ASK_S, max(PAUSE_S, end_s - time.monotonic()))
+        # Each is asked once as long as it takes, and not again beyond the end.
+        ask_s = min(ask_s, max(PAUSE_S, end_s - time.monotonic()))
 
 
 def _ask(host: str, port: int, timeout_s: float) -> Cluster:
