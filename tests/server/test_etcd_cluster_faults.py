@@ -246,3 +246,25 @@ def test_a_member_whose_files_know_only_loopback_does_not_return_to_other_machin
     n3.start()
     n1.wait_lists("n1", "n2", "n3")
     assert list((tmp_path / "etcd").iterdir()) == []
+
+
+def test_a_loopback_address_is_not_told_to_others_though_the_notes_of_them_are_gone(
+    three: list[Node],
+) -> None:
+    n1, n2, n3 = three
+    before = n1.member("n3").peer_urls
+    for node in (n2, n3):
+        node.kill()
+    # As on a node of a real cluster: another has an address of its own.
+    n3.daemon = n3.start()
+    with membership.connect(n1.client) as connection:
+        connection.update_member(n1.member("n2").id, "http://10.9.0.2:7502", timeout_s=8)
+    n3.kill()
+    (n3.data / "known-members").unlink()
+    n3.top = "advertise = 127.0.0.77\n"
+    away = n3.start(wait=False)
+    assert away.wait(60) == 78
+    away.wait_status("oj setup judicator --join 10.9.0.2")
+    n3.top = ""
+    n3.start()
+    assert n1.member("n3").peer_urls == before

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import assert_never
+from urllib.parse import urlsplit
 
 from oj import service
 from oj.child import ReadLine
@@ -85,7 +86,7 @@ class Joining:
             self._give_up(status, members)
         for member in members:
             if member.id == status.id:
-                self._update(connection, member)
+                self._update(connection, member, members)
         self._remember(status, members)
         return members
 
@@ -330,9 +331,14 @@ class Joining:
         self._daemon.fail(why)
         raise Unavailable(why)
 
-    def _update(self, connection: Connection, member: Member) -> None:
+    def _update(self, connection: Connection, member: Member, members: Sequence[Member]) -> None:
         peer_url = argv.peer_url(self._settings)
         if member.peer_urls != (peer_url,):
+            # What was known before etcd ran may have been nothing, if our notes are gone.
+            own = argv.peer_address(self._settings)
+            listed = [urlsplit(url).netloc for one in members for url in one.peer_urls]
+            if hosts := find_others(parse_address(own)[0], listed):
+                self._refuse(describe("etcd.conf", own, hosts))
             log.info("peer address changes from %s to %s", ", ".join(member.peer_urls), peer_url)
             connection.update_member(member.id, peer_url, timeout_s=membership.CHANGE_S)
 
