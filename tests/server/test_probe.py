@@ -186,7 +186,7 @@ def test_setup_knows_what_else_answers_in_its_place(judicator: JudicatorUnderTes
         trial = make_preflight(judicator, ports=(port,))
         # Its own daemon, which runs already, does so rightly; another program does not.
         assert trial.look(Deadline(30)).taken == (port,)
-        seen = replace(trial, running=frozenset({"mongodb"})).look(Deadline(30))
+        seen = replace(trial, held=frozenset({number})).look(Deadline(30))
         assert (seen.taken, seen.heard[0].strange, seen.heard[0].closed) == ((), (), ())
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from oj.node import preflight
+from oj.node import port_holders, preflight
 from oj.node.preflight import REFUSED, Heard, Listeners, Port, Room, Seen, Target, judge
 
 PORTS = (
@@ -159,6 +160,15 @@ def test_too_little_room_is_refused_with_both_numbers():
     assert "/var/lib/oj/mongodb has 80 MB free, and needs 1024" in told
 
 
+def test_rooms_of_one_file_system_are_added_up():
+    rooms = [Room(Path(f"/proc/self/{n}"), n << 20) for n in (1, 2)]
+    rooms.append(Room(Path("/sys/there/is/none"), 4 << 20))
+    one, other = preflight.share_rooms(rooms)
+    assert one == Room(rooms[0].path, 3 << 20, (rooms[1].path,)) and other == rooms[2]
+    (told,) = judge(replace(SEEN, low=((one, 1 << 20),))).refusals
+    assert "/proc/self/1, /proc/self/2 have 1 MB free, and together need 3: make room" in told
+
+
 def test_an_older_judicator_is_told_in_a_line_and_not_waited_for():
     judged = judge(heard(old=True, seen_as=""))
     assert not judged.refusals
@@ -208,6 +218,22 @@ def test_a_daemon_on_loopback_is_not_in_the_way_of_another_address():
                 socket.create_connection(("127.0.0.2", port.number), 20)
             ) as sock:
                 assert sock.recv(100) == b"a word"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::", "::1"])
+def test_who_listens_on_a_port_is_told_by_the_address(host):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
+        number = int(server.getsockname()[1])
+        inode = str(os.fstat(server.fileno()).st_ino)
+        assert port_holders.find_listeners("", number) == {inode}
+        local = "::1" if host == "::1" else "127.0.0.1"
+        assert port_holders.find_listeners(local, number) == {inode}
+        elsewhere = port_holders.find_listeners("10.9.0.1", number)
+        assert elsewhere == ({inode} if host in ("0.0.0.0", "::") else set())
+        # It is no unit's of ours that would, though one may be starting just now.
+        assert not port_holders.is_held_by("oj-mongodb", local, number)
+    assert not port_holders.find_listeners("", number)
 
 
 def test_an_address_of_another_machine_is_noticed():

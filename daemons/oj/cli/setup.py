@@ -28,7 +28,7 @@ from oj.plain import print_json
 EXIT_CLUSTER = 3
 FIND_S = 6.0  # of the joined judicator; what is in its way is told within 10 s
 SETUP_S = 240.0  # for all of it
-AFTERWARDS_S = 10.0  # to find out why it was not enough
+AFTERWARDS_S = 5.0  # beyond it, to find out why it was not enough
 
 
 def setup(arguments: argparse.Namespace, _connect: object) -> int:

@@ -18,7 +18,7 @@ from oj import settings
 from oj.clock import Deadline
 from oj.errors import Rejected, Unavailable
 from oj.incarnation import INSTALLATION
-from oj.node import address, conf, data, preflight, units
+from oj.node import address, conf, data, port_holders, preflight, units
 from oj.node.files import Files
 from oj.node.plan import ETCD_PORT, JUDICATOR_PORT, Address, Wish, local_of, make_edits
 from oj.node.preflight import Port, Preflight, Room, Target
@@ -504,13 +504,13 @@ def _make_preflight(outlook: Outlook, files: Files, values: Values) -> Preflight
     source = here
     if not here and cluster:
         source = address.source_towards(address.resolve(cluster.asked))
-    found = units.look(wish.daemons)
+    ports = _list_ports(wish, values)
     return Preflight(
         joins=joins,
         member=wish.member,
         address=wish.address,
         source=source,
-        ports=_list_ports(wish, values),
+        ports=ports,
         targets=preflight.find_targets(
             judicators,
             cluster.databases if cluster else {},
@@ -520,7 +520,11 @@ def _make_preflight(outlook: Outlook, files: Files, values: Values) -> Preflight
         * joins,
         judicators=tuple((n, settings.parse_address(judicators[n])) for n in sorted(judicators)),
         rooms=_list_rooms(outlook, files, values),
-        running=frozenset(daemon for daemon in wish.daemons if found[daemon].runs),
+        held=frozenset(
+            port.number
+            for port in ports
+            if port_holders.is_held_by(units.unit_of(port.daemon), source, port.number)
+        ),
         executor=_name_of_executor(outlook, values),
         installation=_place_of_installation(wish, files, values),
     )

@@ -74,10 +74,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Room:
-    """A directory that needs room."""
+    """A directory that needs room, with others that take theirs from the same file system."""
 
     path: Path
-    least_bytes: int
+    least_bytes: int  # for all of them
+    beside: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Preflight:
     targets: tuple[Target, ...] = ()
     judicators: tuple[tuple[str, Address], ...] = ()
     rooms: tuple[Room, ...] = ()
-    running: frozenset[str] = frozenset()  # daemons that run here already
+    held: frozenset[int] = frozenset()  # ports where our own daemons listen already
     executor: str = ""
     installation: Path | None = None  # where its installation is kept
 
@@ -157,7 +158,7 @@ class Preflight:
                 executor=self.executor,
                 heard=tuple(heard),
                 untried=f"{self.address} is no address of this machine" * listeners.foreign,
-                taken=tuple(p for p in listeners.taken if p.daemon not in self.running),
+                taken=tuple(p for p in listeners.taken if p.number not in self.held),
                 unreached=tuple(
                     (target, problem)
                     for target, problem in zip(self.targets, unreached.result(), strict=True)
@@ -166,7 +167,7 @@ class Preflight:
                 executors=executors,
                 low=tuple(
                     (room, free)
-                    for room in self.rooms
+                    for room in share_rooms(self.rooms)
                     if (free := _free_bytes(room.path)) < room.least_bytes
                 ),
             )
@@ -390,10 +391,28 @@ def _ask(
     )
 
 
-def _free_bytes(path: Path) -> int:
+def share_rooms(rooms: Sequence[Room]) -> tuple[Room, ...]:
+    """One for each file system: what lies together needs room for all of it."""
+    shared: dict[int, Room] = {}
+    for room in rooms:
+        device = _existing(room.path).stat().st_dev
+        first = shared.get(device)
+        if first is None:
+            shared[device] = room
+            continue
+        sum_bytes = first.least_bytes + room.least_bytes
+        shared[device] = Room(first.path, sum_bytes, (*first.beside, room.path))
+    return tuple(shared.values())
+
+
+def _existing(path: Path) -> Path:
     while not path.exists():
         path = path.parent
-    return shutil.disk_usage(path).free
+    return path
+
+
+def _free_bytes(path: Path) -> int:
+    return shutil.disk_usage(_existing(path)).free
 
 
 # --- judging -----------------------------------------------------------------------------------
@@ -421,8 +440,10 @@ def judge(seen: Seen) -> Judgement:
             "stopped"
         )
     for room, free in seen.low:
+        paths = ", ".join(map(str, (room.path, *room.beside)))
+        have, need = ("have", "together need") if room.beside else ("has", "needs")
         refusals.append(
-            f"{room.path} has {free >> 20} MB free, and needs {room.least_bytes >> 20}: make room, "
+            f"{paths} {have} {free >> 20} MB free, and {need} {room.least_bytes >> 20}: make room, "
             "or mount a larger disk there"
         )
     return Judgement(tuple(refusals), tuple(notes))
