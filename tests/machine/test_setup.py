@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from bed import Bed, Machine
+import servers
+from bed import Bed, Machine, Result
 from bed.machine import Disk
 from node import wait_for
 
 DAEMONS = ("oj-etcd", "oj-mongodb", "oj-judicator")
 FORMED_S = 60.0
+NAMED_S = 10.0  # until a mistake is named
 
 
 @dataclass
@@ -44,6 +47,41 @@ def oj(machine: Machine, *words: str, code: int = 0) -> Any:
     assert done.rc == code, f"{machine.name}: oj {' '.join(words)}: {done}"
     assert "Traceback" not in done.stderr
     return done
+
+
+def measure(what: str, act: Callable[[], Result], most_s: float = NAMED_S) -> Result:
+    """What came of it, within its time; a busy machine may be slow once."""
+    found: list[Result] = []
+
+    def once() -> float:
+        found[:] = [act()]
+        return found[0].wall_s
+
+    servers.assert_within(most_s, once)
+    print(f"{what}: {found[0].wall_s:.1f} s")
+    return found[0]
+
+
+def soon(
+    machine: Machine,
+    *words: str,
+    code: int,
+    most_s: float = NAMED_S,
+    env: dict[str, str] | None = None,
+) -> Result:
+    """A command that fails, with its sentence in time."""
+
+    def act() -> Result:
+        done = machine.run(["oj", *words], check=False, timeout_s=280, env=env)
+        assert done.rc == code, f"{machine.name}: oj {' '.join(words)}: {done}"
+        assert "Traceback" not in done.stderr
+        return done
+
+    return measure(f"oj {' '.join(words)}", act, most_s)
+
+
+def status_of(machine: Machine, unit: str) -> str:
+    return machine.run(["systemctl", "show", "-P", "StatusText", unit]).stdout
 
 
 def nodes(machine: Machine) -> dict[str, list[str]]:
@@ -127,6 +165,77 @@ def test_a_node_leaves_stays_away_and_comes_back(cluster: Cluster) -> None:
     assert "oj setup" in third.run("systemctl show -P StatusText oj-etcd").stdout
     oj(third, "setup", "judicator", "--join", "s2")
     wait_for_nodes(second, "s1", "s2", "s3")
+
+
+def test_a_node_alone_of_three_says_who_is_missing(cluster: Cluster) -> None:
+    first, second, third = cluster.judicators
+    for machine in (second, third):
+        machine.power_off_hard()
+    said = "2 of 3 members must run; s2, s3 do not answer"
+
+    def begin() -> Result:
+        """As after a power cut, from which this machine is the first one back."""
+        first.run("systemctl kill --signal=KILL oj-etcd; systemctl reset-failed oj-etcd")
+        began_s = time.monotonic()
+        wait_for("it starts", lambda: states(first, "oj-etcd") == ["activating"])
+        wait_for("its status", lambda: said in status_of(first, "oj-etcd"))
+        return Result(0, "", "", time.monotonic() - began_s)
+
+    measure(said, begin)
+
+    # It goes on for longer with what it asks of the cluster, but says this as soon as it knows.
+    script = f"""
+        exec 3< <(oj doctor 2>/dev/null)
+        grep -m1 -F '{said}' <&3
+        found=$?
+        kill $!
+        exit $found
+    """
+    measure("oj doctor", lambda: first.run(script, timeout_s=180))
+
+
+def test_a_copy_of_a_judicators_disk_does_not_take_its_place(
+    cluster: Cluster, cluster_bed: Bed
+) -> None:
+    first, second, third = cluster.judicators
+    disk = third.save_disk("s3")
+    copy = cluster_bed.machine("s5", disk)
+    for machine in (second, third):
+        machine.power_on()
+    wait_for("s3 serves", lambda: states(third, *DAEMONS) == ["active"] * 3, 120)
+    wait_for_nodes(first, "s1", "s2", "s3")
+    pids = third.run(["systemctl", "show", "-P", "MainPID", *DAEMONS]).stdout
+    # Its hostname is another one, but all of its data and files are those of s3.
+    copy.boot(degraded=True)
+
+    def start() -> Result:
+        done = copy.run("systemctl start oj-judicator", check=False, timeout_s=200)
+        assert done.rc != 0
+        return done
+
+    measure("a copy's start", start)
+    said = f"the data here is a copy of s3's, which runs at {third.address}:7501"
+    for unit in DAEMONS:
+        assert said in status_of(copy, unit)
+    told = soon(copy, "setup", "executor", "--join", "s1", "--name", "s3", code=2).stderr
+    assert f"the data here is a copy of s3's, which runs at {third.address}: set it aside" in told
+    (command,) = re.findall("'oj (setup .*)'", told)
+    # On a disk of its own a directory can be renamed; here those of the saved disk cannot.
+    copy.run("""
+        for place in /var/lib/oj/{etcd,mongodb}/*/; do
+            cp -a "$place" /root/moved && rm -r "$place" && mv /root/moved "${place%/}" || exit 1
+        done
+    """)
+    oj(copy, *command.replace("NAME", "s5").split())
+    assert states(copy, "oj-etcd", "oj-executor") == ["active", "active"]
+    # That name is its own now, and no other one that lives.
+    told = soon(copy, "setup", "executor", "--name", "s4", code=2).stderr
+    assert "the cluster has an executor s4 that lives" in told
+    # Nothing of it has touched the original.
+    assert third.run(["systemctl", "show", "-P", "MainPID", *DAEMONS]).stdout == pids
+    wait_for_nodes(first, "s1", "s2", "s3")
+    assert "accepted" in oj(third, "get", cluster.task).stdout
+    copy.power_off_hard()
 
 
 def test_a_node_that_is_gone_is_removed(cluster: Cluster) -> None:
