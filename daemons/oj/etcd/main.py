@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -158,7 +159,7 @@ def wait_until_serving(
     There is no bound: members that wait for each other serve when enough of them are back.
     `find_missing` tells which have to be.
     """
-    waited_s = 0.0
+    began_s = time.monotonic()  # a look alone may take seconds where nobody answers
     for pause_s in backoff(0.05, 1.0):
         if daemon.stop.is_set():
             return None
@@ -166,9 +167,8 @@ def wait_until_serving(
         try:
             return check()
         except (Silent, Unavailable) as error:
-            if waited_s > QUIET_START_S:
+            if time.monotonic() - began_s > QUIET_START_S:
                 daemon.status(f"waiting: {find_missing() or error}")
-        waited_s += pause_s
         daemon.stop.wait(pause_s)
     return None
 
