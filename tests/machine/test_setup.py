@@ -217,6 +217,8 @@ def test_a_copy_of_a_judicators_disk_does_not_take_its_place(
     said = f"the data here is a copy of s3's, which runs at {third.address}:7501"
     for unit in DAEMONS:
         assert said in status_of(copy, unit)
+    told = soon(copy, "leave", "--yes", code=2).stderr
+    assert f"a copy of s3's, which runs at {third.address} and would be taken out" in told
     told = soon(copy, "setup", "executor", "--join", "s1", "--name", "s3", code=2).stderr
     assert f"the data here is a copy of s3's, which runs at {third.address}: set it aside" in told
     (command,) = re.findall("'oj (setup .*)'", told)

@@ -12,7 +12,7 @@ from oj.errors import Rejected, Unavailable
 from oj.etcd.decisions import MemberSeen
 from oj.mongodb.replicaset import SetMember
 from oj.node.departure import Traces
-from oj.node.member import refuse_without_databases, refuse_without_members
+from oj.node.member import refuse_copy, refuse_without_databases, refuse_without_members
 from oj.node.recovery import knock
 from oj.node.steps import wait_for
 
@@ -43,6 +43,13 @@ def test_a_member_goes_only_if_those_that_stay_have_a_majority(well, name, why):
         return
     with pytest.raises(Rejected, match=why):
         refuse_without_members(members(*well), name)
+
+
+def test_a_copy_of_a_members_disk_does_not_take_the_member_out():
+    with pytest.raises(Rejected, match="a copy of n2's, which runs at n2 and would be taken out"):
+        refuse_copy(members(True, True, True), "n2", lambda host: host == "n7")
+    refuse_copy(members(True, True, True), "n2", lambda host: host == "n2")
+    refuse_copy(members(True, False, True), "n2", lambda host: host == "n7")  # nothing runs there
 
 
 def databases(**states):

@@ -23,6 +23,7 @@ from oj.node import executors, gateways, units
 from oj.node.files import Files
 from oj.node.plan import local_of
 from oj.node.steps import Step, Tell, wait_for
+from oj.own_addresses import is_own
 from oj.registry import JUDICATORS
 from oj.settings import default_name, parse_address
 
@@ -76,12 +77,19 @@ def _find_member(files: Files, values: Mapping[str, Any]) -> Member | None:
     """This node as a member, if it is one; Rejected when it must stay one."""
     if "mongodb" not in values or values.get("etcd", {}).get("mode") != "member":
         return None
-    from oj.node.member import load, refuse_without_databases, refuse_without_members
+    from oj.node.member import (
+        load,
+        refuse_copy,
+        refuse_without_databases,
+        refuse_without_members,
+    )
 
     member = load(files)
     if not member.directory.has_data and files.held(values["mongodb"]).filled is False:
         return None  # it was never in a cluster
     if not member.directory.left.exists():
+        if not units.look(["etcd"])["etcd"].runs:  # a copy's does not
+            refuse_copy(member.members(), member.name, is_own)
         _refuse_last(member)
         host = member.mongodb.advertise
         _insist(lambda: refuse_without_members(member.members(), member.name))

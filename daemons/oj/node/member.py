@@ -5,14 +5,15 @@ Asks the modules of those two roles, which alone know how; used by the commands 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from oj.errors import Rejected, Unavailable
 from oj.etcd import argv as etcd_argv
 from oj.etcd import membership
 from oj.etcd.datadir import DataDirectory
-from oj.etcd.decisions import MemberSeen, find_hindrance
+from oj.etcd.decisions import MemberSeen, find_hindrance, say_how_to_join
 from oj.mongodb import argv as mongodb_argv
 from oj.mongodb import data as mongodb_data
 from oj.mongodb import roster
@@ -93,6 +94,18 @@ class Member:
 
 def load(files: Files) -> Member:
     return Member(etcd_argv.load(files.path("etcd")), mongodb_argv.load(files.path("mongodb")))
+
+
+def refuse_copy(listed: Iterable[MemberSeen], name: str, is_here: Callable[[str], bool]) -> None:
+    """Raises Rejected where the member of this name runs on another machine: to leave would take
+    that one out. `is_here`: whether a host is this machine."""
+    for one in listed:
+        host = urlsplit(one.peer_urls[0]).hostname if one.peer_urls else None
+        if one.name == name and one.healthy and host and not is_here(host):
+            raise Rejected(
+                f"the data here is a copy of {name}'s, which runs at {host} and would be taken out "
+                f"of its cluster: {say_how_to_join(one)}"
+            )
 
 
 def refuse_without_members(members: Iterable[MemberSeen], name: str) -> None:
