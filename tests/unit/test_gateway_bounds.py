@@ -13,11 +13,12 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from flask import Flask
 
 import servers
 from oj import archive
 from oj.errors import Oversized, Rejected
-from oj.gateway import json_bounds
+from oj.gateway import bodies, json_bounds
 from oj.gateway.addresses import find_client, network_of
 from oj.gateway.bodies import YOUNG_S, BodySeats
 from oj.gateway.ini import worker_bytes
@@ -231,6 +232,20 @@ def test_a_body_that_comes_too_slowly_is_called_off() -> None:
     assert wire.near.recv(1) == b""
     assert seat.ended == "it came too slowly" and seats.total == 0
     seats.leave(seat)  # as its request does, later
+
+
+@pytest.mark.parametrize("threads", [*range(8, 65), 100, 160, 161, 1023, 1024])
+def test_threads_are_left_when_all_seats_are_taken(threads: int, tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text(f"threads = {threads}\n")
+    found = load(path)
+    app = Flask(__name__)
+    app.extensions.update({"oj.settings": found, "oj.requests": None})
+    bodies.install(app)
+    seats: BodySeats = app.extensions["oj.bodies"]
+    long: Threads = app.extensions["oj.threads"]
+    assert seats.most + seats.most_waiting + long.most <= threads - max(1, threads // 10)
+    assert seats.most >= 2 and long.most >= 3
 
 
 def test_kinds_of_long_requests_share_the_threads() -> None:

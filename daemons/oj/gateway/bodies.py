@@ -93,7 +93,8 @@ class BodySeats:
     """Bodies on their way in, and the thread that calls off those that come too slowly."""
 
     def __init__(self, of_one: int, of_all: int, pace: float) -> None:
-        self._of_one, self._of_all, self._pace = of_one, of_all, pace
+        self.most = self.most_waiting = of_all
+        self._of_one, self._pace = of_one, pace
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
         self._freed = threading.Condition(self._lock)
@@ -116,7 +117,7 @@ class BodySeats:
             give_up_s = time.monotonic() + ROOM_S
             while not self._has_room(client, time.monotonic()):
                 left_s = give_up_s - time.monotonic()
-                if left_s <= 0 or self._waiting >= self._of_all:
+                if left_s <= 0 or self._waiting >= self.most_waiting:
                     raise Problem(
                         503, "too many bodies are on their way", headers={"Retry-After": "1"}
                     )
@@ -142,7 +143,7 @@ class BodySeats:
         own = [one for one in self._seats if one.client == client]
         if len(own) >= self._of_one:
             return self._take_slowest(own, now_s)
-        if len(self._seats) < self._of_all or self._take_slowest(self._seats, now_s):
+        if len(self._seats) < self.most or self._take_slowest(self._seats, now_s):
             return True
         by_client: dict[str, list[Seat]] = {}
         for one in self._seats:

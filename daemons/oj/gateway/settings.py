@@ -65,15 +65,23 @@ class Settings:
     limits: Limits
     webhooks: Webhooks
 
+    # The threads of each process. Bodies, those that wait for a seat, and long requests together
+    # leave the reserve, whatever `threads` is: or a health check would find no thread.
+
     @property
     def body_threads(self) -> int:
-        """Of each process, for bodies on their way in."""
+        """For bodies on their way in; as many again may wait for a seat."""
         return max(2, self.threads // 8)
 
     @property
     def long_threads(self) -> int:
-        """Of each process, for event streams, waiting requests and large downloads."""
-        return max(4, self.threads - self.body_threads - self.threads // 10)
+        """For event streams, waiting requests and large downloads."""
+        return self.threads - 2 * self.body_threads - self.reserved_threads
+
+    @property
+    def reserved_threads(self) -> int:
+        """For requests that hold a thread for as long as they compute, and no longer."""
+        return max(1, self.threads // 10)
 
     @property
     def local(self) -> Address:
