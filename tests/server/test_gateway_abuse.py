@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -146,6 +146,39 @@ def test_slow_bodies_hold_nobody_up(gateway: Gateway, path: str) -> None:
         wait_until(lambda: attack.answers.total() > ATTACKERS, 120, "the attack")
         serves_others(gateway, honest)
     assert attack.answers[b"408"] > 0
+
+
+def test_strangers_refusals_hold_nobody_up(gateway: Gateway) -> None:
+    """Bodies of those who have no token come as fast as they must, from many addresses."""
+    honest = gateway.make_token("submit", user="ann")
+    stop = threading.Event()
+    sent: Counter[str] = Counter()
+
+    def stranger(number: int) -> None:
+        head = "POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n"
+        head += f"X-Forwarded-For: 10.0.0.{number % 32}\r\n\r\n"
+        while not stop.is_set():
+            with suppress(OSError), socket.create_connection(("127.0.0.1", gateway.port)) as one:
+                one.sendall(head.encode() + b" " * 10_000)
+                sent["begun"] += 1
+                for _ in range(100):
+                    if stop.wait(0.1):
+                        return
+                    one.sendall(b" " * 2500)
+            stop.wait(0.1)
+
+    task = {**RUN, "data": [{"name": "d", "text": "x" * MB}]}
+    with unchanged(gateway), ThreadPoolExecutor(64) as pool:
+        for number in range(64):
+            pool.submit(stranger, number)
+        try:
+            wait_until(lambda: sent["begun"] >= 64, 60, "the attack")
+            for _ in range(20):
+                told = gateway.call("POST", "/api/v1/tasks", task, token=honest)
+                assert told.status == 201, told.body
+            serves_others(gateway, honest)
+        finally:
+            stop.set()
 
 
 def test_behind_nginx_everybody_is_served_as_well(gateway: Gateway) -> None:

@@ -224,6 +224,43 @@ def test_a_request_that_finds_no_seat_is_told_to_come_again() -> None:
     assert refused.value.status == 503 and refused.value.headers["Retry-After"]
 
 
+def test_a_drain_takes_only_what_is_free_and_loses_it_first() -> None:
+    seats = BodySeats(of_one=3, of_all=3, pace=1e-9)  # all of them keep this pace
+    wires = [Wire() for _ in range(3)]
+    held = [seats.enter("ann", wires[0].number, 1 << 20)]
+    drains = [seats.enter_to_drain("eve", wire.number, 1 << 20) for wire in wires[1:]]
+    for seat in (*held, *drains):
+        assert seat is not None
+        seat.received = 1 << 19
+    # Not for one that would have to wait, whoever has the seats.
+    assert seats.enter_to_drain("ben", -1, 1 << 20) is None
+    held += [seats.enter("ben", -1), seats.enter("ann", -1)]  # at once
+    assert [wire.is_cut() for wire in wires] == [False, True, True]
+    assert not any(seat.ended for seat in held)
+    assert seats.enter_to_drain("eve", -1, 1 << 20) is None
+
+
+def test_a_drain_gives_way_to_a_body_of_the_same_client() -> None:
+    seats = BodySeats(of_one=1, of_all=3, pace=1e-9)
+    drain = seats.enter_to_drain("ann", -1, 1 << 20)
+    assert drain is not None and seats.enter_to_drain("ann", -1, 1 << 20) is None
+    drain.received = 1 << 19
+    body = seats.enter("ann", -1)
+    assert drain.ended and not body.ended
+
+
+def test_nothing_is_drained_while_somebody_waits() -> None:
+    seats = BodySeats(of_one=1, of_all=2, pace=1e-9)
+    first = seats.enter("ann", -1)
+    first.received = 1
+    waiter = threading.Thread(target=seats.enter, args=("ann", -1))
+    waiter.start()
+    wait_until(lambda: seats.waiting == 1, 60, "the second one to wait")
+    assert seats.enter_to_drain("eve", -1, 1 << 20) is None
+    seats.leave(first)
+    waiter.join()
+
+
 def test_a_body_that_comes_too_slowly_is_called_off() -> None:
     seats = BodySeats(of_one=1, of_all=1, pace=1e9)
     wire = Wire()

@@ -14,7 +14,8 @@ guard (auth) has let the request in, and then
   connection of each whose time is up. The read then ends, and the answer can still be written;
 - the memory that a body takes is charged to the client before it is read (limits.Memory);
 - what is not wanted of a body is read nevertheless, and forgotten, so that its client sees why; in
-  larger steps and with pauses, which costs a fraction of what it costs to follow the sender.
+  larger steps and with pauses, which costs a fraction of what it costs to follow the sender. That is
+  a favour: it takes only a seat that is free and that nobody waits for, and is the first to lose it.
 
 Behind a web server that holds bodies back until they are whole, as nginx does, all of this costs
 nothing and changes nothing.
@@ -69,7 +70,7 @@ StartResponse = Callable[..., Any]
 
 @dataclass(eq=False)
 class Seat:
-    """A body on its way in."""
+    """A body on its way in, which is kept, or forgotten if `drains`."""
 
     client: str
     connection: int  # the descriptor; -1 where there is none to shut down
@@ -79,6 +80,7 @@ class Seat:
     received: int = 0
     ended: str = ""  # why it was called off
     grace_s: float = field(default=GRACE_S)
+    drains: bool = False
 
     def is_late(self, now_s: float) -> bool:
         return now_s > self.begun_s + self.grace_s + self.received / self.pace
@@ -125,12 +127,26 @@ class BodySeats:
                 self._freed.wait(min(left_s, YOUNG_S / 4))
                 self._waiting -= 1
             seat = Seat(client, connection, length, time.monotonic(), self._pace, grace_s=grace_s)
-            self._seats.append(seat)
-            if not self._started:
-                self._started = True
-                threading.Thread(target=self._watch, name="bodies", daemon=True).start()
-            self._filled.notify()
+            self._add(seat)
         return seat
+
+    def enter_to_drain(self, client: str, connection: int, length: int) -> Seat | None:
+        """A seat for a body that is read and forgotten; None if somebody else could need it."""
+        with self._lock:
+            own = sum(one.client == client for one in self._seats)
+            if self._waiting or own >= self._of_one or len(self._seats) >= self.most:
+                return None
+            seat = Seat(client, connection, length, time.monotonic(), self._pace)
+            seat.grace_s, seat.drains = DRAIN_S, True
+            self._add(seat)
+        return seat
+
+    def _add(self, seat: Seat) -> None:
+        self._seats.append(seat)
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._watch, name="bodies", daemon=True).start()
+        self._filled.notify()
 
     def leave(self, seat: Seat) -> None:
         with self._lock:
@@ -139,7 +155,8 @@ class BodySeats:
             self._freed.notify()
 
     def _has_room(self, client: str, now_s: float) -> bool:
-        """Whether there is a seat, if need be that of a slow one, or of who has more of them."""
+        """Whether there is a seat, if need be that of a drain, of a slow one, or of who has more of
+        them."""
         own = [one for one in self._seats if one.client == client]
         if len(own) >= self._of_one:
             return self._take_slowest(own, now_s)
@@ -155,9 +172,11 @@ class BodySeats:
         return True
 
     def _take_slowest(self, seats: list[Seat], now_s: float) -> bool:
-        behind = [one for one in seats if not one.keeps_pace(now_s)]
+        behind = [one for one in seats if one.drains or not one.keeps_pace(now_s)]
         if behind:
-            self._call_off(behind[0], "another request needed its place")
+            # Drains first, then the oldest.
+            slowest = min(behind, key=lambda one: not one.drains)
+            self._call_off(slowest, "another request needed its place")
         return bool(behind)
 
     def _call_off(self, seat: Seat, why: str) -> None:
@@ -231,7 +250,11 @@ def read_body(
         return arrived
     bill().add(2 * length)
     seats: BodySeats = current_app.extensions["oj.bodies"]
-    g.body = seats.enter(g.payer, _connection(), length)
+    try:
+        g.body = seats.enter(g.payer, _connection(), length)
+    except Problem:
+        g.no_seat = True  # nor is there one to tell that at leisure
+        raise
     return _read(seats, g.body, request.environ, look)
 
 
@@ -315,11 +338,13 @@ def _drain(answer: Response) -> Response:
     if "body" in g:
         length = 0 if g.body.ended else length - g.body.received
     left = min(length, settings().limits.body_bytes if "visitor" in g else STRANGERS_BYTES)
-    if answer.status_code < 400 or left <= ARRIVED_BYTES or "payer" not in g:
+    if answer.status_code < 400 or left <= ARRIVED_BYTES or "payer" not in g or "no_seat" in g:
         return answer
     seats: BodySeats = current_app.extensions["oj.bodies"]
-    with contextlib.suppress(Problem, OSError):
-        seat = seats.enter(g.payer, _connection(), left, DRAIN_S)
+    seat = seats.enter_to_drain(g.payer, _connection(), left)
+    if seat is None:
+        return answer
+    with contextlib.suppress(OSError):
         try:
             while seat.received < left and not seat.ended:
                 piece = request.environ["wsgi.input"].read(
