@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -179,6 +179,22 @@ def test_strangers_refusals_hold_nobody_up(gateway: Gateway) -> None:
             serves_others(gateway, honest)
         finally:
             stop.set()
+
+
+def test_large_bodies_that_do_not_come_cost_others_no_memory(cluster: loopback.Cluster) -> None:
+    head = (
+        f"PUT /api/v1/blobs/{'a' * 64} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 67000000\r\n"
+    )
+    task = {**RUN, "data": [{"name": "d", "text": "x" * MB}]}
+    with Gateway(cluster.addresses, "processes = 1") as one, ExitStack() as stack:
+        honest = one.make_token("submit", user="ann")
+        for user in ("eve", "mal") * 6:
+            token = one.make_token("submit", user=user)
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", one.port), 60))
+            slow.sendall(f"{head}Authorization: Bearer {token}\r\n\r\n".encode() + bytes(400_000))
+        for _ in range(20):
+            told = one.call("POST", "/api/v1/tasks", task, token=honest)
+            assert told.status == 201, told.body
 
 
 def test_behind_nginx_everybody_is_served_as_well(gateway: Gateway) -> None:

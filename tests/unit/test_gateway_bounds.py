@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import random
@@ -9,6 +10,7 @@ import re
 import socket
 import threading
 import zipfile
+from collections import Counter
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -33,6 +35,7 @@ from oj.settings import parse_size
 from servers import wait_until
 
 KB = 1 << 10
+MB = 1 << 20
 
 
 def count(value: object) -> tuple[int, int]:
@@ -349,6 +352,83 @@ def test_memory_is_bounded_for_one_and_for_all() -> None:
     assert memory.total_bytes == 400 * KB
     other.close()
     assert memory.total_bytes == 0
+
+
+class Sender:
+    """A body that is read in a thread of its own, from a wire, as a request's is."""
+
+    def __init__(self, seats: BodySeats, memory: Memory, client: str, length: int) -> None:
+        self.wire = Wire()
+        self.bill = memory.open(client)
+        self.seat = seats.enter(client, self.wire.number, length)
+        self.seat.bill = self.bill
+        self.status = 0
+        self._seats = seats
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        source = io.BufferedReader(socket.SocketIO(self.wire.near, "r"))
+        try:
+            bodies._read(self._seats, self.seat, {"wsgi.input": source})
+            self.status = 200
+        except Problem as problem:
+            self.status = problem.status
+        finally:
+            self.bill.close()
+
+    def send(self, amount_bytes: int) -> None:
+        sent = self.seat.received + amount_bytes
+        with contextlib.suppress(OSError):
+            self.wire.far.sendall(bytes(amount_bytes))
+        wait_until(lambda: self.seat.received >= sent or bool(self.status), 60, "the body")
+
+    def end(self) -> int:
+        self.wire.far.close()
+        self._thread.join()
+        return self.status
+
+
+def test_a_body_is_charged_for_what_has_come() -> None:
+    memory, seats = Memory(192 * MB, 256 * MB), BodySeats(20, 40, 1e-9)
+    slow = [Sender(seats, memory, client, 64 * MB) for client in ("eve", "mal") for _ in range(8)]
+    for one in slow:
+        one.send(64 * KB)
+    assert memory.total_bytes <= 16 * 2 * bodies.AHEAD_BYTES
+    honest = Sender(seats, memory, "ann", MB)
+    honest.send(MB)
+    assert honest.end() == 200
+    assert {one.end() for one in slow} == {408}
+    assert memory.total_bytes == 0 and seats.total == 0
+
+
+def test_bodies_that_fill_the_memory_give_way_to_who_holds_less() -> None:
+    memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
+    slow = [Sender(seats, memory, client, 16 * MB) for client in ("eve", "mal") for _ in range(2)]
+    for one in slow:
+        one.send(3 * MB + 512 * KB)
+    assert memory.total_bytes == 32 * MB
+    honest = Sender(seats, memory, "ann", 4 * MB)
+    honest.send(4 * MB)
+    assert honest.end() == 200
+    gone = [one for one in slow if one.seat.ended]
+    assert len(gone) == 1 and gone[0].end() == 503
+    for one in slow:
+        one.end()
+    assert memory.total_bytes == 0 and seats.total == 0
+
+
+def test_half_read_bodies_that_fill_the_memory_do_not_wait_for_each_other() -> None:
+    memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
+    large = [Sender(seats, memory, "ann", 11 * MB) for _ in range(4)]
+    for _ in range(11):
+        for one in large:
+            if not one.status:
+                one.send(MB)
+    # Those that are ahead get to their end, one in front of the other if need be.
+    statuses = Counter(one.end() for one in large)
+    assert statuses[200] >= 1 and set(statuses) <= {200, 429, 503}
+    assert memory.total_bytes == 0 and seats.total == 0
 
 
 # ----------------------------------------------------------------- archives

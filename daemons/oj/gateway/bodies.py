@@ -12,10 +12,13 @@ guard (auth) has let the request in, and then
   are those of one read each, which a byte now and then keeps alive for ever, and a read that waits
   cannot be called off; so one thread looks at the seats and shuts down the reading side of the
   connection of each whose time is up. The read then ends, and the answer can still be written;
-- the memory that a body takes is charged to the client before it is read (limits.Memory);
+- the memory that a body takes is charged to the client a little before it is read (limits.Memory),
+  so that what was announced and does not come costs others nothing. Where there is no more of it,
+  that client's body gives way who holds most, and of those the one that has most to come: the
+  others get to their end, and a body is never waited for by one that it waits for itself;
 - what is not wanted of a body is read nevertheless, and forgotten, so that its client sees why; in
-  larger steps and with pauses, which costs a fraction of what it costs to follow the sender. That is
-  a favour: it takes only a seat that is free and that nobody waits for, and is the first to lose it.
+  larger steps and with pauses, which costs a fraction of what it costs to follow the sender. It
+  takes only a seat that is free and that nobody waits for, and is the first to lose it.
 
 Behind a web server that holds bodies back until they are whole, as nginx does, all of this costs
 nothing and changes nothing.
@@ -50,6 +53,7 @@ GRACE_S = 10.0
 PIECE_BYTES = 16 << 10  # small, so that it is known how much has come
 LARGE_PIECE_BYTES = 64 << 10  # when it is known to come
 BEGIN_BYTES = 256 << 10
+AHEAD_BYTES = 1 << 20  # of what has come, that are charged
 STRANGERS_BYTES = 256 << 10  # that are read of who has no token, to tell of the refusal
 YOUNG_S = 0.25  # a body of some size is not called slow before that
 ROOM_S = 2.0  # that a request waits for a seat, where all keep the pace
@@ -62,6 +66,7 @@ LOGIN_PATH = "/api/v1/session"
 ARRIVED = "oj.body"  # in the environment of a request whose body is there
 ARRIVED_BYTES = 8 << 10  # so much has come with the headers
 ANSWER_BYTES = 256 << 10  # larger ones count while they are sent
+NO_MEMORY = "large requests fill the gateway's memory"
 
 
 Environ = dict[str, Any]
@@ -81,6 +86,7 @@ class Seat:
     ended: str = ""  # why it was called off
     grace_s: float = field(default=GRACE_S)
     drains: bool = False
+    bill: Bill | None = None  # what it is charged to
 
     def is_late(self, now_s: float) -> bool:
         return now_s > self.begun_s + self.grace_s + self.received / self.pace
@@ -153,6 +159,26 @@ class BodySeats:
             if seat in self._seats:
                 self._seats.remove(seat)
             self._freed.notify()
+
+    def give_way(self, asker: Seat, amount_bytes: int, memory: Memory, of_own: bool) -> Seat | None:
+        """The body that was called off because the asker needs memory; None if the asker's client
+        would hold most then, and the asker has most to come of that one's bodies."""
+        with self._lock:
+            filled = [one for one in self._seats if one.bill is not None and one.bill.held]
+            heaviest = asker.client
+            if not of_own:
+                most = memory.held_by(asker.client) + amount_bytes
+                for one in filled:
+                    if memory.held_by(one.client) > most:
+                        heaviest, most = one.client, memory.held_by(one.client)
+            candidates = [one for one in filled if one.client == heaviest and one is not asker]
+            if heaviest == asker.client:
+                candidates.append(asker)
+            gone = max(candidates, key=lambda one: one.length - one.received)
+            if gone is asker:
+                return None
+            self._call_off(gone, NO_MEMORY)
+            return gone
 
     def _has_room(self, client: str, now_s: float) -> bool:
         """Whether there is a seat, if need be that of a drain, of a slow one, or of who has more of
@@ -248,13 +274,13 @@ def read_body(
     arrived: bytes | None = request.environ.get(ARRIVED)
     if arrived is not None:
         return arrived
-    bill().add(2 * length)
     seats: BodySeats = current_app.extensions["oj.bodies"]
     try:
         g.body = seats.enter(g.payer, _connection(), length)
     except Problem:
         g.no_seat = True  # nor is there one to tell that at leisure
         raise
+    g.body.bill = bill()
     return _read(seats, g.body, request.environ, look)
 
 
@@ -263,10 +289,15 @@ def _read(
 ) -> bytes:
     source = environ["wsgi.input"]
     pieces = []
+    charged = 0
     try:
         # Also when it was called off: what has arrived by then can still be read, without waiting.
         while seat.received < seat.length:
             step = PIECE_BYTES if seat.received < BEGIN_BYTES else LARGE_PIECE_BYTES
+            if seat.bill is not None and charged < min(seat.length, seat.received + step):
+                more = min(AHEAD_BYTES, seat.length - charged)
+                _charge(seats, seat, seat.bill, 2 * more)  # the pieces, and the whole
+                charged += more
             piece = source.read(min(step, seat.length - seat.received))
             if not piece:
                 break
@@ -279,12 +310,32 @@ def _read(
         seats.leave(seat)
     if seat.received < seat.length:
         seat.ended = seat.ended or "it did not come"
+        again = {"Retry-After": "2"} if seat.ended == NO_MEMORY else {}
         raise Problem(
-            408,
+            503 if again else 408,
             f"the body of {seat.length} bytes was not read: {seat.ended}",
-            headers={"Connection": "close"},
+            headers={"Connection": "close", **again},
         )
     return b"".join(pieces)
+
+
+def _charge(seats: BodySeats, seat: Seat, owed: Bill, amount_bytes: int) -> None:
+    """Takes memory for what comes next of a body, if need be from another one on its way."""
+    give_up_s = time.monotonic() + ROOM_S
+    gone: Seat | None = None
+    while True:
+        try:
+            owed.add(amount_bytes)
+            return
+        except Problem as refused:
+            if time.monotonic() > give_up_s:
+                raise
+            if gone is None or gone.bill is None or not gone.bill.held:
+                of_own = refused.status == HTTPStatus.TOO_MANY_REQUESTS
+                gone = seats.give_way(seat, amount_bytes, owed.memory, of_own)
+            if gone is None or seat.ended:
+                raise
+        owed.memory.wait_for_less(YOUNG_S / 4)
 
 
 class LogInBodies:

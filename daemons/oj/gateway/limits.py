@@ -148,6 +148,7 @@ class Memory:
     def __init__(self, of_one_bytes: int, of_all_bytes: int) -> None:
         self._of_one, self._of_all = of_one_bytes, of_all_bytes
         self._lock = threading.Lock()
+        self._freed = threading.Condition(self._lock)
         self._held: dict[str, int] = {}
         self._total = 0
 
@@ -173,22 +174,36 @@ class Memory:
             self._held[client] = self._held.get(client, 0) + more
             if self._held[client] <= 0:
                 del self._held[client]
+            if more < 0:
+                self._freed.notify_all()
         return wanted
+
+    def held_by(self, client: str) -> int:
+        return self._held.get(client, 0)
+
+    def wait_for_less(self, timeout_s: float) -> None:
+        """Until somebody gives some back."""
+        with self._lock:
+            self._freed.wait(timeout_s)
 
 
 class Bill:
     """What one request has in hand."""
 
     def __init__(self, memory: Memory, client: str) -> None:
-        self._memory, self._client = memory, client
+        self.memory, self._client = memory, client
         self._wanted = 0
         self._held = 0
 
+    @property
+    def held(self) -> int:
+        return self._held
+
     def add(self, amount_bytes: int) -> None:
         """Takes so much more; less than nothing gives some back."""
-        self._held = self._memory.change(self._client, self._held, self._wanted + amount_bytes)
+        self._held = self.memory.change(self._client, self._held, self._wanted + amount_bytes)
         self._wanted += amount_bytes
 
     def close(self) -> None:
-        self._held = self._memory.change(self._client, self._held, 0)
+        self._held = self.memory.change(self._client, self._held, 0)
         self._wanted = 0
