@@ -11,6 +11,7 @@ import socket
 import threading
 import zipfile
 from collections import Counter
+from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -24,10 +25,10 @@ from oj.gateway import bodies, json_bounds
 from oj.gateway.addresses import find_client, network_of
 from oj.gateway.bodies import YOUNG_S, BodySeats
 from oj.gateway.ini import worker_bytes
-from oj.gateway.limits import Memory, Seats, Threads
+from oj.gateway.limits import Memory, Seats, Threads, Turns
 from oj.gateway.main import OWN_BYTES, find_memory_limit
 from oj.gateway.problems import Problem
-from oj.gateway.reading import parse_json
+from oj.gateway.reading import parse_json, read_batch
 from oj.gateway.settings import load
 from oj.gateway.storage import Storage
 from oj.rpc import ttypes as rpc
@@ -111,6 +112,35 @@ def test_wide_characters_cost_what_they_take() -> None:
     assert json_bounds.cost_bytes(wide, 0) == 4 * len(wide)
     astral = plain[:-1] + "🙂".encode() + b'"'
     assert json_bounds.cost_bytes(astral, 0) == 8 * len(astral)
+
+
+@pytest.mark.parametrize(
+    ("place", "most", "make"),
+    [
+        ("tasks", 1000, lambda items: {"tasks": items}),
+        ("tasks[0].tests", 1000, lambda items: {"tasks": [{"tests": items}]}),
+        ("tasks[0].source", 256, lambda items: {"tasks": [{"source": items}]}),
+        ("tasks[0].data", 256, lambda items: {"tasks": [{"data": items}]}),
+        ("tasks[0].tags", 32, lambda items: {"tasks": [{"tags": items}]}),
+        (
+            "tasks[0].execute.command",
+            256,
+            lambda items: {"tasks": [{"execute": {"command": items}}]},
+        ),
+    ],
+)
+def test_a_list_that_is_too_long_is_not_looked_into(
+    place: str, most: int, make: Callable[[list[int]], object]
+) -> None:
+    for length in (most, most + 1, 100_000):
+        with pytest.raises(Rejected) as refused:
+            read_batch(make([0] * length))
+        # What is wrong with the first of them would be said otherwise.
+        if length > most:
+            assert refused.value.message == f"{place} has more than {most} entries"
+            assert refused.value.field == place
+        else:
+            assert refused.value.field == f"{place}[0]"
 
 
 @pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32-le", "utf-32"])
@@ -328,6 +358,41 @@ def test_all_kinds_of_long_requests_of_one_client_leave_threads_for_others() -> 
         kind.leave("eve")
     assert threads.by_client == {"ann": 3}
     kinds[0].enter("eve")
+
+
+def test_large_work_of_one_client_waits_for_its_turn() -> None:
+    threads = Threads(6)  # two of one client
+    turns = Turns("large bodies", 1, threads, 60.0)
+    ran: list[str] = []
+    release = threading.Event()
+
+    def run(name: str) -> None:
+        with turns.take("eve"):
+            ran.append(name)
+            release.wait()
+
+    runners = [threading.Thread(target=run, args=(str(number),)) for number in range(3)]
+    for number, runner in enumerate(runners):
+        runner.start()
+        wait_until(lambda number=number: len(ran) == 1 and threads.held == number, 60, "a turn")
+    with pytest.raises(Problem) as refused, turns.take("eve"):
+        pass
+    assert refused.value.status == 429 and refused.value.headers["Retry-After"] == "1"
+    with turns.take("ann"):
+        assert len(ran) == 1
+    release.set()
+    for runner in runners:
+        runner.join()
+    assert len(ran) == 3 and threads.held == 0 and not threads.by_client
+
+
+def test_a_turn_that_does_not_come_is_told_so() -> None:
+    threads = Threads(6)
+    turns = Turns("large bodies", 1, threads, 0.01)
+    with turns.take("eve"), pytest.raises(Problem, match="take too long"), turns.take("eve"):
+        pass
+    with turns.take("eve"):
+        assert threads.held == 0
 
 
 def test_memory_is_bounded_for_one_and_for_all() -> None:

@@ -6,10 +6,12 @@ in this process. A count belongs to a minute by its key, so that nothing has to 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from oj.gateway.ini import CACHE, CACHED_KEY_BYTES
 from oj.gateway.problems import Problem
@@ -87,6 +89,21 @@ class Threads:
         self.by_client: dict[str, int] = {}
         self.lock = threading.Lock()
 
+    # With the lock held:
+
+    def has_room(self, client: str) -> bool:
+        return self.held < self.most and self.by_client.get(client, 0) < self.of_one
+
+    def hold(self, client: str) -> None:
+        self.by_client[client] = self.by_client.get(client, 0) + 1
+        self.held += 1
+
+    def let_go(self, client: str) -> None:
+        self.held -= 1
+        self.by_client[client] -= 1
+        if not self.by_client[client]:
+            del self.by_client[client]
+
 
 class Seats:
     """Requests of one kind that hold a thread for long: so many of one client, and of all."""
@@ -116,22 +133,61 @@ class Seats:
                 )
             self._open[client] = self._open.get(client, 0) + 1
             self._total += 1
-            threads.by_client[client] = threads.by_client.get(client, 0) + 1
-            threads.held += 1
+            threads.hold(client)
 
     def leave(self, client: str) -> None:
         threads = self._threads
         with threads.lock:
-            threads.held -= 1
+            threads.let_go(client)
             self._total -= 1
-            for counts in (self._open, threads.by_client):
-                counts[client] -= 1
-                if not counts[client]:
-                    del counts[client]
+            self._open[client] -= 1
+            if not self._open[client]:
+                del self._open[client]
 
     @property
     def total(self) -> int:
         return self._total
+
+
+class Turns:
+    """Work that takes the processor for long: so much of it at one time, of one client.
+
+    Whoever comes meanwhile waits for a turn, with one of the threads that may be held for long.
+    """
+
+    def __init__(self, what: str, at_once: int, threads: Threads, wait_s: float) -> None:
+        self._what, self._at_once, self._wait_s = what, at_once, wait_s
+        self._threads = threads
+        self._ended = threading.Condition(threads.lock)
+        self._running: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def take(self, client: str) -> Iterator[None]:
+        with self._ended:
+            if not self._may_run(client):
+                self._wait(client)
+            self._running[client] = self._running.get(client, 0) + 1
+        try:
+            yield
+        finally:
+            with self._ended:
+                self._running[client] -= 1
+                if not self._running[client]:
+                    del self._running[client]
+                self._ended.notify_all()
+
+    def _may_run(self, client: str) -> bool:
+        return self._running.get(client, 0) < self._at_once
+
+    def _wait(self, client: str) -> None:
+        if not self._threads.has_room(client):
+            raise too_many(f"too many of your {self._what} wait for each other", 1)
+        self._threads.hold(client)
+        try:
+            if not self._ended.wait_for(lambda: self._may_run(client), self._wait_s):
+                raise too_many(f"your other {self._what} take too long", 1)
+        finally:
+            self._threads.let_go(client)
 
 
 class Memory:

@@ -13,7 +13,11 @@ from typing import Any
 from oj.errors import Rejected
 from oj.gateway import json_bounds
 from oj.model import (
+    MAX_ARGUMENTS,
+    MAX_FILES,
+    MAX_TAGS,
     MAX_TASKS,
+    MAX_TESTS,
     Compare,
     Data,
     File,
@@ -86,12 +90,15 @@ class Reader:
             raise Rejected(f"{self.place(key)} must be true or false", self.place(key))
         return value
 
-    def each(self, key: str, read: Callable[[Any, str], Any]) -> tuple[Any, ...]:
+    def each(self, key: str, read: Callable[[Any, str], Any], most: int) -> tuple[Any, ...]:
+        """A list, which is not looked into if it has more than so many."""
         value = self.take(key)
         if value is None:
             return ()
         if not isinstance(value, list):
             raise Rejected(f"{self.place(key)} must be a list", self.place(key))
+        if len(value) > most:
+            raise Rejected(f"{self.place(key)} has more than {most} entries", self.place(key))
         return tuple(read(item, f"{self.place(key)}[{i}]") for i, item in enumerate(value))
 
     def end(self) -> None:
@@ -141,14 +148,14 @@ def read_task(value: Any, where: str = "") -> Task:
         raise Rejected(f"compare must be one of {', '.join(_COMPARES)}", body.place("compare"))
     task = Task(
         language=body.text("language"),
-        source=body.each("source", _read_file),
-        data=body.each("data", _read_file),
+        source=body.each("source", _read_file, MAX_FILES),
+        data=body.each("data", _read_file, MAX_FILES),
         compile=_read_step(body, "compile"),
         execute=_read_step(body, "execute"),
-        tests=body.each("tests", _read_test),
+        tests=body.each("tests", _read_test, MAX_TESTS),
         user=body.text("user"),
         priority=body.integer("priority") or 0,
-        tags=frozenset(body.each("tags", _read_word)),
+        tags=frozenset(body.each("tags", _read_word, MAX_TAGS)),
         key=body.text("key") or None,
         compare=_COMPARES[compare],
         tolerance=body.number("tolerance", 1e-6),
@@ -161,9 +168,9 @@ def read_task(value: Any, where: str = "") -> Task:
 
 def read_batch(value: Any) -> list[Task]:
     body = Reader(value)
-    tasks = body.each("tasks", read_task)
+    tasks = body.each("tasks", read_task, MAX_TASKS)
     body.end()
-    if not 1 <= len(tasks) <= MAX_TASKS:
+    if not tasks:
         raise Rejected(f"tasks needs 1 to {MAX_TASKS} entries", "tasks")
     return list(tasks)
 
@@ -179,7 +186,7 @@ def _read_step(body: Reader, key: str) -> Step:
     if value is None:
         return Step()
     step = Reader(value, body.place(key))
-    command = step.each("command", _read_word)
+    command = step.each("command", _read_word, MAX_ARGUMENTS)
     limits = step.take("limits")
     step.end()
     if limits is None:

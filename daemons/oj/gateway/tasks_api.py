@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Blueprint, Flask, Response, current_app, g, jsonify, request, url_for
 
@@ -16,7 +18,7 @@ from oj.gateway import json_bounds, storage
 from oj.gateway.access import needs, visitor
 from oj.gateway.app import judicators, settings
 from oj.gateway.bodies import SMALL_BYTES, bill, read_body, read_form_body
-from oj.gateway.limits import Seats
+from oj.gateway.limits import Seats, Turns
 from oj.gateway.problems import Problem
 from oj.gateway.reading import Reader, parse_json, read_batch, read_form, read_task, read_time
 from oj.model import Status, Task, TaskInfo, Verdict, add_time_ms, check_id
@@ -25,10 +27,12 @@ from oj.pairs import pair_tests
 LONGEST_WAIT_S = 30.0
 MOST_LISTED = 200
 MOST_REJUDGED = 100
+TURN_WAIT_S = 10.0  # for the other large bodies of the same client
 WAIT_RETRY_S = 5  # of who finds no place to wait
 KEY_HEADER = "Idempotency-Key"
 _FILES = frozenset({"source", "data", "input", "expected", "tests", "archive"})
 
+Made = TypeVar("Made")
 routes = Blueprint("tasks", __name__, url_prefix="/api/v1/tasks")
 
 
@@ -40,6 +44,9 @@ def install(app: Flask) -> None:
         found.long_threads // 2,  # the other half is for event streams
         app.extensions["oj.threads"],
         WAIT_RETRY_S,
+    )
+    app.extensions["oj.parsing"] = Turns(
+        "large bodies", 1, app.extensions["oj.threads"], TURN_WAIT_S
     )
     app.register_blueprint(routes)
 
@@ -53,7 +60,7 @@ def create_task() -> tuple[Response, int, dict[str, str]]:
     if request.mimetype == "multipart/form-data":
         task = _read_multipart()
     else:
-        task = read_task(_read_json(settings().limits.json_bytes))
+        task = _read_json(settings().limits.json_bytes, read_task)
     key = request.headers.get(KEY_HEADER)
     if key:
         task = replace(task, key=model.check_word(key, KEY_HEADER))
@@ -73,7 +80,7 @@ def create_task() -> tuple[Response, int, dict[str, str]]:
 @routes.post("/batch")
 @needs("submit")
 def create_tasks() -> tuple[Response, int]:
-    tasks = _own(read_batch(_read_json(settings().limits.json_bytes)))
+    tasks = _own(_read_json(settings().limits.json_bytes, read_batch))
     _spend(len(tasks))
     storage.charge_tasks(tasks)
     return jsonify(ids=judicators().add_many(tasks)), 201
@@ -93,20 +100,30 @@ def _describe_new(task_id: str, task: Task) -> TaskInfo:
     )
 
 
-def _read_json(most_bytes: int) -> Any:
+def _read_json(most_bytes: int, make: Callable[[Any], Made]) -> Made:
     if request.mimetype not in ("application/json", ""):
         raise Problem(415, "the body must be application/json or multipart/form-data")
+    small = (request.content_length or 0) <= SMALL_BYTES
+    # Counted as it comes in: what has too much in it is not kept until it is whole.
+    count = None if small else json_bounds.Count()
     try:
-        if (request.content_length or 0) <= SMALL_BYTES:
-            return parse_json(read_body(most_bytes), bill().add)
-        # Counted as it comes in: what has too much in it is not kept until it is whole.
-        count = json_bounds.Count()
-        content = read_body(most_bytes, count.add)
-        return parse_json(content, bill().add, count.values)
+        content = read_body(most_bytes, count.add if count else lambda _: None)
     except Oversized:
         raise
     except Rejected as error:
         raise Problem(400, error.message) from None
+    with contextlib.nullcontext() if small else _take_turn():
+        try:
+            value = parse_json(content, bill().add, count.values if count else None)
+        except Rejected as error:
+            raise Problem(400, error.message) from None
+        return make(value)
+
+
+def _take_turn() -> contextlib.AbstractContextManager[None]:
+    """One large body of each client is parsed at a time."""
+    turns: Turns = current_app.extensions["oj.parsing"]
+    return turns.take(g.payer)
 
 
 def _read_multipart() -> Task:
@@ -398,10 +415,10 @@ def rejudge_task(task_id: str) -> tuple[Response, int, dict[str, str]]:
 @routes.post("/rejudge")
 @needs("submit")
 def rejudge_tasks() -> tuple[Response, int]:
-    body = Reader(_read_json(SMALL_BYTES))
-    ids = body.each("ids", check_id)
+    body = _read_json(SMALL_BYTES, Reader)
+    ids = body.each("ids", check_id, MOST_REJUDGED)
     body.end()
-    if not 1 <= len(ids) <= MOST_REJUDGED:
+    if not ids:
         raise Rejected(f"ids needs 1 to {MOST_REJUDGED} entries", "ids")
     found = [_look_up_to_change(task_id).id for task_id in dict.fromkeys(ids)]
     _spend(len(found))

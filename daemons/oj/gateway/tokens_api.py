@@ -17,6 +17,7 @@ from oj.rpc import ttypes as rpc
 
 DAY_MS = 86_400_000
 MOST_DAYS = 3650
+MOST_ROLES = 32  # more names than there are roles
 
 routes = Blueprint("tokens", __name__, url_prefix="/api/v1/tokens")
 
@@ -38,7 +39,7 @@ def create_token() -> tuple[Response, int]:
     token = rpc.Token(
         name=body.text("name"),
         user=body.text("user"),
-        roles=set(body.each("roles", _read_role)),
+        roles=set(body.each("roles", _read_role, MOST_ROLES)),
         quota=body.integer("quota"),
         expires=_read_expiry(body),
     )
