@@ -71,6 +71,11 @@ def peak_bytes(gateway: Gateway) -> int:
     return max(int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) for text in texts) << 10
 
 
+def forget_peaks(gateway: Gateway) -> None:
+    for pid in workers(gateway):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
 @contextmanager
 def unchanged(gateway: Gateway) -> Iterator[None]:
     """No process is replaced meanwhile."""
@@ -307,6 +312,11 @@ def make_archive(size_bytes: int) -> bytes:
     return buffer.getvalue()
 
 
+def part(name: str, content: bytes, more: str = "") -> bytes:
+    head = f'--b\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
+    return head.encode() + content + b"\r\n"
+
+
 def make_form(archives: list[bytes]) -> tuple[bytes, dict[str, str]]:
     parts = [
         b'--b\r\nContent-Disposition: form-data; name="archive"; filename="a%d.tar.gz"\r\n\r\n' % n
@@ -344,6 +354,40 @@ def test_the_archives_of_a_form_have_one_budget(gateway: Gateway) -> None:
         assert refused.status == 413 and refused.json["limit_bytes"] == 32 * MB
         assert post(allowed, honest) == 201
     assert peak_bytes(gateway) < 400 * MB
+
+
+FORMS = {
+    "header": part("source", b"", '; filename="%s"' % ("a" * 60 * MB)),
+    "preamble": b"a" * 60 * MB + b"\r\n" + part("language", b"c"),
+    "tags": part("tags", b"a " * 30 * MB),
+    "many tags": part("tags", b" ".join(b"%x" % number for number in range(1_300_000))),
+    "file": part("task", json.dumps(RUN).encode()) + part("data", b"a" * 60 * MB, '; filename="z"'),
+}
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_a_form_costs_what_it_is_charged(gateway: Gateway, kind: str) -> None:
+    honest = gateway.make_token("submit", user="ann")
+    hostile = [gateway.make_token("submit", user=user) for user in ("eve", "mal")]
+    body = FORMS[kind] + b"--b--\r\n"
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    status = {"header": 400, "preamble": 400, "file": 201}.get(kind, 422)
+
+    def post(token: str) -> int:
+        try:
+            path = "/api/v1/tasks"
+            return gateway.call("POST", path, body, token=token, headers=headers).status
+        except OSError:
+            return 0
+
+    with unchanged(gateway):
+        forget_peaks(gateway)
+        with ThreadPoolExecutor(8) as pool:
+            told = Counter(pool.map(post, hostile * 8))
+        assert set(told) <= {0, status, 429, 503} and told[status]
+        serves_others(gateway, honest)
+        assert post(honest) == status
+    assert peak_bytes(gateway) < 480 * MB
 
 
 def test_waiting_requests_of_one_token_leave_room_for_others(gateway: Gateway) -> None:

@@ -483,6 +483,25 @@ def test_bodies_that_fill_the_memory_give_way_to_who_holds_less() -> None:
     assert memory.total_bytes == 0 and seats.total == 0
 
 
+def test_two_clients_with_large_bodies_do_not_take_turns_in_calling_them_off() -> None:
+    memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
+    memory.open("ben").add(6 * MB)  # by something else than a body
+    # All but one MiB has come of it, and the others fill the rest.
+    first = Sender(seats, memory, "eve", 8 * MB)
+    first.send(7 * MB)
+    others = [Sender(seats, memory, "mal", 8 * MB) for _ in range(3)]
+    for _ in range(8):
+        for one in others:
+            if not one.status:
+                one.send(MB)
+    assert not first.seat.ended
+    first.send(MB)
+    assert first.end() == 200
+    for one in others:
+        one.end()
+    assert seats.total == 0
+
+
 def test_half_read_bodies_that_fill_the_memory_do_not_wait_for_each_other() -> None:
     memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
     large = [Sender(seats, memory, "ann", 11 * MB) for _ in range(4)]

@@ -14,8 +14,8 @@ guard (auth) has let the request in, and then
   connection of each whose time is up. The read then ends, and the answer can still be written;
 - the memory that a body takes is charged to the client a little before it is read (limits.Memory),
   so that what was announced and does not come costs others nothing. Where there is no more of it,
-  that client's body gives way who holds most, and of those the one that has most to come: the
-  others get to their end, and a body is never waited for by one that it waits for itself;
+  a body is called off, the one of a client that has most to come (BodySeats.give_way): the others
+  get to their end, and a body is never waited for by one that it waits for itself;
 - what is not wanted of a body is read nevertheless, and forgotten, so that its client sees why; in
   larger steps and with pauses, which costs a fraction of what it costs to follow the sender. It
   takes only a seat that is free and that nobody waits for, and is the first to lose it.
@@ -27,7 +27,6 @@ nothing and changes nothing.
 from __future__ import annotations
 
 import contextlib
-import io
 import socket
 import threading
 import time
@@ -161,13 +160,18 @@ class BodySeats:
             self._freed.notify()
 
     def give_way(self, asker: Seat, amount_bytes: int, memory: Memory, of_own: bool) -> Seat | None:
-        """The body that was called off because the asker needs memory; None if the asker's client
-        would hold most then, and the asker has most to come of that one's bodies."""
+        """The body that was called off because the asker needs memory: of the client that holds
+        most if that is more than twice what the asker's would, else of the asker's own; None if
+        the asker has most to come of those.
+
+        Twice, or two clients with large bodies would take turns in calling off what has all but
+        come; and who holds two thirds of all has more than one body, of which one is left.
+        """
         with self._lock:
             filled = [one for one in self._seats if one.bill is not None and one.bill.held]
             heaviest = asker.client
             if not of_own:
-                most = memory.held_by(asker.client) + amount_bytes
+                most = 2 * (memory.held_by(asker.client) + amount_bytes)
                 for one in filled:
                     if memory.held_by(one.client) > most:
                         heaviest, most = one.client, memory.held_by(one.client)
@@ -408,11 +412,6 @@ def _drain(answer: Response) -> Response:
         finally:
             seats.leave(seat)
     return answer
-
-
-def read_form_body() -> None:
-    """Has Flask's own parser of forms find the body in memory."""
-    request.environ["wsgi.input"] = io.BytesIO(read_body())
 
 
 def _charge_answer(answer: Response) -> Response:

@@ -273,7 +273,8 @@ def read_form(fields: Mapping[str, Any], task: Any) -> dict[str, Any]:
         if name in _PLAIN_FIELDS:
             body[name] = value
         elif name == "tags":
-            body["tags"] = [word for word in value.replace(",", " ").split() if word]
+            # Those beyond are in the last one: read_task() says that there are too many.
+            body["tags"] = value.replace(",", " ").split(None, MAX_TAGS)
         elif name == "stop_on_failure":
             body[name] = value.lower() in ("1", "on", "true", "yes")
         elif name in ("priority", *_LIMITS):

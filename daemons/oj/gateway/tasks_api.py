@@ -14,10 +14,10 @@ from flask import Blueprint, Flask, Response, current_app, g, jsonify, request, 
 from oj import archive, model, plain
 from oj.calls import GET_ALL, GET_RESULT, GET_SUMMARY, GET_TASK
 from oj.errors import Missing, Oversized, Rejected
-from oj.gateway import json_bounds, storage
+from oj.gateway import forms, json_bounds, storage
 from oj.gateway.access import needs, visitor
 from oj.gateway.app import judicators, settings
-from oj.gateway.bodies import SMALL_BYTES, bill, read_body, read_form_body
+from oj.gateway.bodies import SMALL_BYTES, bill, read_body
 from oj.gateway.limits import Seats, Turns
 from oj.gateway.problems import Problem
 from oj.gateway.reading import Reader, parse_json, read_batch, read_form, read_task, read_time
@@ -128,31 +128,34 @@ def _take_turn() -> contextlib.AbstractContextManager[None]:
 
 def _read_multipart() -> Task:
     """A form: plain fields, an optional field `task` of JSON, and files."""
-    boundary = request.mimetype_params.get("boundary")
-    if not boundary or not boundary.isascii():
+    boundary = request.mimetype_params.get("boundary") or ""
+    if not boundary.isascii():
         raise Problem(400, "the form does not say what its boundary is")
-    read_form_body()
-    try:
-        fields = request.form.to_dict()
-    except ValueError:
-        raise Problem(400, "the form is broken") from None
+    body = read_body()
+    with contextlib.nullcontext() if len(body) <= SMALL_BYTES else _take_turn():
+        # While the one is taken apart into the other, there are both.
+        bill().add(-len(body))
+        form = forms.parse(
+            body, boundary.encode(), {"task": settings().limits.json_bytes}, bill().add
+        )
+        return _make_task(form)
+
+
+def _make_task(form: forms.Form) -> Task:
     described: Any = {}
+    fields = dict(form.fields)
     if "task" in fields:
         try:
-            described = parse_json(fields.pop("task").encode(), bill().add)
-        except UnicodeEncodeError:
-            raise Rejected("task is not JSON", "task") from None
+            described = parse_json(fields.pop("task"), bill().add)
         except Rejected as error:
             raise Rejected(error.message.replace("the body", "task"), "task") from None
-    files = request.files.to_dict(flat=False)
-    for name in files:
+    for name in form.files:
         if name not in _FILES:
             raise Rejected(f"{name[:40]!r} is not a file of this form", name[:40])
-    task = read_task(read_form(fields, described))
-    read = {
-        name: [(one.filename or name, one.stream.read()) for one in some]
-        for name, some in files.items()
-    }
+    task = read_task(
+        read_form({name: _decode(name, value) for name, value in fields.items()}, described)
+    )
+    read = form.files
     source = [_to_file(*one) for one in read.get("source", ())]
     budget = archive.Budget(settings().limits.unpacked_bytes, bill().add)
     for name, content in read.get("archive", ()):
@@ -163,6 +166,13 @@ def _read_multipart() -> Task:
         data=(*task.data, *(_to_file(*one) for one in read.get("data", ()))),
         tests=(*task.tests, *_read_tests(read, budget)),
     )
+
+
+def _decode(name: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Rejected(f"{name[:40]} is no valid text", name[:40]) from None
 
 
 def _to_file(name: str, content: bytes) -> model.File:
