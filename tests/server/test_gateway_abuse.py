@@ -25,6 +25,7 @@ import loopback
 import servers
 from gateways import Gateway, Nginx
 from oj.cli.remote.gateway import Gateway as RemoteGateway
+from oj.gateway.bodies import GRACE_S
 from servers import wait_until
 
 RUN = {"execute": {"command": ["/bin/true"]}}
@@ -239,6 +240,35 @@ def test_a_body_that_does_not_come_is_given_up_and_said_so(gateway: Gateway) -> 
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"application/problem+json" in answer
     assert "100 bytes" in json.loads(answer.partition(b"\r\n\r\n")[2])["detail"]
+
+
+@pytest.mark.parametrize("front", ["gateway", "nginx"])
+def test_a_log_in_is_answered_at_once_however_it_is_sent(gateway: Gateway, front: str) -> None:
+    """Not when the time of its body is up: the connection is closed before that."""
+    body = json.dumps({"token": gateway.make_token("submit", user="ann")}).encode()
+    head = b"POST /api/v1/session HTTP/1.1\r\nHost: localhost\r\n"
+    head += b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    ways = {
+        "all in one": [head + body],
+        "the body by itself": [head, body],
+        "split in the body": [head + body[:20], body[20:]],
+        "split in the body, once more": [head, body[:20], body[20:]],
+        "a byte at a time": [head, *(bytes([byte]) for byte in body)],
+    }
+    with ExitStack() as stack:
+        port = gateway.port
+        if front == "nginx":
+            nginx = Nginx(gateway)
+            stack.callback(nginx.close)
+            port = nginx.port
+        for way, pieces in ways.items():
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", port), GRACE_S / 2) as connection:
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    for piece in pieces:
+                        connection.sendall(piece)
+                    told = connection.recv(4096)
+                    assert told.startswith(b"HTTP/1.1 200"), (way, told)
 
 
 def test_a_body_in_pieces_is_read_to_its_end(gateway: Gateway) -> None:
