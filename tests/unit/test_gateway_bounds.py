@@ -231,6 +231,28 @@ def test_who_has_many_seats_gives_one_to_who_has_none() -> None:
     assert [bool(seat.ended) for seat in held] == [False, False, False, True]
 
 
+def test_a_log_in_a_packet_behind_its_headers_is_not_called_off() -> None:
+    """Beside 400 connections of the same address that come again a second after each answer."""
+    free = 104  # threads of each of two processes
+    seats = BodySeats(None, lambda: free // 2, 16384.0, 0)
+    honest = seats.enter("school", -1, 100)
+    hostile = 400 / 2 * 0.15  # that come within 150 ms
+    for _ in range(int(hostile)):
+        seats.enter("school", -1, 1000).received = 1
+    assert not honest.ended
+
+
+def test_seats_that_long_requests_need_are_given_back() -> None:
+    free = 8
+    seats = BodySeats(None, lambda: free, 1e-9, 0)
+    held = [seats.enter(f"c{number}", -1, 100) for number in range(8)]
+    for seat in held:
+        seat.received = 50
+    free = 2
+    wait_until(lambda: seats.total == 2, 60, "the oldest to be called off")
+    assert [bool(seat.ended) for seat in held] == [True] * 6 + [False] * 2
+
+
 def test_a_request_waits_for_a_seat_where_all_keep_the_pace() -> None:
     seats = BodySeats(of_one=1, of_all=1, pace=1e-9)
     first = seats.enter("ann", -1)
@@ -314,7 +336,12 @@ def test_threads_are_left_when_all_seats_are_taken(threads: int, tmp_path: Path)
     bodies.install(app)
     seats: BodySeats = app.extensions["oj.bodies"]
     long: Threads = app.extensions["oj.threads"]
-    assert seats.most + seats.most_waiting + long.most <= threads - max(1, threads // 10)
+    logins: BodySeats = app.extensions["oj.logins"]
+    free = threads - max(1, threads // 10) - seats.most - seats.most_waiting
+    for held in range(long.most + 1):
+        long.held = held
+        assert held + logins.most + logins.most_waiting <= free
+        assert logins.most >= max(1, (long.most - held) // 2)
     assert seats.most >= 2 and long.most >= 3
 
 

@@ -20,6 +20,11 @@ guard (auth) has let the request in, and then
   larger steps and with pauses, which costs a fraction of what it costs to follow the sender. It
   takes only a seat that is free and that nobody waits for, and is the first to lose it.
 
+Log-ins, which anybody may send a body to, have seats of their own. They are as many as half of the
+threads that long requests leave at the time, and who comes takes that of the oldest: beside 400
+connections that send next to nothing each still has a few hundred milliseconds, in which the body
+of an honest log-in comes that is a packet behind its headers.
+
 Behind a web server that holds bodies back until they are whole, as nginx does, all of this costs
 nothing and changes nothing.
 """
@@ -65,6 +70,7 @@ LOGIN_PATH = "/api/v1/session"
 ARRIVED = "oj.body"  # in the environment of a request whose body is there
 ARRIVED_BYTES = 8 << 10  # so much has come with the headers
 ANSWER_BYTES = 256 << 10  # larger ones count while they are sent
+NEEDED = "another request needed its place"
 NO_MEMORY = "large requests fill the gateway's memory"
 
 
@@ -99,15 +105,33 @@ class Seat:
 class BodySeats:
     """Bodies on their way in, and the thread that calls off those that come too slowly."""
 
-    def __init__(self, of_one: int, of_all: int, pace: float) -> None:
-        self.most = self.most_waiting = of_all
-        self._of_one, self._pace = of_one, pace
+    def __init__(
+        self,
+        of_one: int | None,
+        of_all: int | Callable[[], int],
+        pace: float,
+        waiting: int | None = None,
+    ) -> None:
+        """`of_all` is asked for where it changes. One client may have all of them, without a number;
+        and as many may wait for a seat as there are, without another number."""
+        self._of_all = of_all
+        self._of_one = of_one
+        self._pace = pace
+        self.most_waiting = self.most if waiting is None else waiting
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
         self._freed = threading.Condition(self._lock)
         self._seats: list[Seat] = []  # the oldest first
         self._waiting = 0
         self._started = False
+
+    @property
+    def most(self) -> int:
+        return self._of_all if isinstance(self._of_all, int) else self._of_all()
+
+    @property
+    def most_of_one(self) -> int:
+        return self.most if self._of_one is None else self._of_one
 
     @property
     def total(self) -> int:
@@ -139,7 +163,7 @@ class BodySeats:
         """A seat for a body that is read and forgotten; None if somebody else could need it."""
         with self._lock:
             own = sum(one.client == client for one in self._seats)
-            if self._waiting or own >= self._of_one or len(self._seats) >= self.most:
+            if self._waiting or own >= self.most_of_one or len(self._seats) >= self.most:
                 return None
             seat = Seat(client, connection, length, time.monotonic(), self._pace)
             seat.grace_s, seat.drains = DRAIN_S, True
@@ -188,7 +212,7 @@ class BodySeats:
         """Whether there is a seat, if need be that of a drain, of a slow one, or of who has more of
         them."""
         own = [one for one in self._seats if one.client == client]
-        if len(own) >= self._of_one:
+        if len(own) >= self.most_of_one:
             return self._take_slowest(own, now_s)
         if len(self._seats) < self.most or self._take_slowest(self._seats, now_s):
             return True
@@ -198,7 +222,7 @@ class BodySeats:
         most = max(by_client.values(), key=len)
         if len(most) <= len(own) + 1:
             return False
-        self._call_off(most[-1], "another request needed its place")
+        self._call_off(most[-1], NEEDED)
         return True
 
     def _take_slowest(self, seats: list[Seat], now_s: float) -> bool:
@@ -206,7 +230,7 @@ class BodySeats:
         if behind:
             # Drains first, then the oldest.
             slowest = min(behind, key=lambda one: not one.drains)
-            self._call_off(slowest, "another request needed its place")
+            self._call_off(slowest, NEEDED)
         return bool(behind)
 
     def _call_off(self, seat: Seat, why: str) -> None:
@@ -229,6 +253,8 @@ class BodySeats:
                 now_s = time.monotonic()
                 for seat in [one for one in self._seats if one.is_late(now_s)]:
                     self._call_off(seat, "it came too slowly")
+                for seat in self._seats[: max(0, len(self._seats) - self.most)]:
+                    self._call_off(seat, NEEDED)
             time.sleep(LOOK_S)
 
 
@@ -236,12 +262,19 @@ def install(app: Flask) -> None:
     found = app.extensions["oj.settings"]
     memory_bytes = found.limits.memory_bytes
     app.extensions["oj.memory"] = Memory(memory_bytes * 3 // 4, memory_bytes)
+    threads = app.extensions["oj.threads"] = Threads(found.long_threads)
     app.extensions["oj.bodies"] = BodySeats(
         min(found.limits.bodies, max(1, found.body_threads // 2)),
         found.body_threads,
         found.limits.pace_bytes,
+        found.body_threads - found.login_threads,
     )
-    app.extensions["oj.threads"] = Threads(found.long_threads)
+    app.extensions["oj.logins"] = BodySeats(
+        None,
+        lambda: max(found.login_threads, (threads.most - threads.held) // 2),
+        found.limits.pace_bytes,
+        0,
+    )
     app.extensions["oj.downloads"] = Seats(
         "large downloads",
         found.limits.streams,
@@ -351,7 +384,7 @@ class LogInBodies:
 
     def __init__(self, app: Flask) -> None:
         self._inner = app.wsgi_app
-        self._seats: BodySeats = app.extensions["oj.bodies"]
+        self._seats: BodySeats = app.extensions["oj.logins"]
         self._proxies = app.extensions["oj.settings"].access.proxies
         self._count = app.extensions["oj.requests"]
 

@@ -70,8 +70,13 @@ class Settings:
 
     @property
     def body_threads(self) -> int:
-        """For bodies on their way in; as many again may wait for a seat."""
+        """For bodies on their way in; as many again are for log-ins, and to wait for a seat."""
         return max(2, self.threads // 8)
+
+    @property
+    def login_threads(self) -> int:
+        """For bodies of log-ins, where long requests leave no more."""
+        return max(1, self.body_threads // 4)
 
     @property
     def long_threads(self) -> int:
