@@ -491,6 +491,28 @@ def test_a_flood_of_wrong_tokens_leaves_those_that_were_right(cluster: loopback.
         assert unknown.status == 429 and unknown.header("Retry-After")
 
 
+def test_what_needs_no_token_is_counted_by_address(cluster: loopback.Cluster) -> None:
+    limits = "[access]\nproxies = 127.0.0.1/32\n[limits]\nrequests = 3\n"
+    with Gateway(cluster.addresses, limits) as strict:
+        token = strict.make_token("read")
+
+        def ask(address: str, path: str = "/healthz") -> int:
+            return strict.call("GET", path, headers={"X-Forwarded-For": address}).status
+
+        wait_for_room_in_the_minute()
+        told = [ask("192.0.2.1", path) for path in ("/healthz", "/api/v1/openapi.json", "/") * 5]
+        assert told == [200] * 12 + [429] * 3
+        refused = strict.call("GET", "/healthz", headers={"X-Forwarded-For": "192.0.2.1"})
+        assert int(refused.header("Retry-After") or 0) > 0
+        assert ask("192.0.2.2") == 200
+        opened = strict.call(
+            "POST", "/api/v1/session", {"token": token}, headers={"X-Forwarded-For": "192.0.2.1"}
+        )
+        assert opened.status == 200
+        # On this machine somebody looks whether it serves.
+        assert [strict.call("GET", "/healthz").status for _ in range(20)] == [200] * 20
+
+
 def test_the_cookie_is_bound_to_the_host_over_https(gateway: Gateway) -> None:
     token = gateway.make_token("submit")
     proxied = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.1"}

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from flask import Blueprint, Flask, Response, current_app, g, jsonify, request
 
 from oj.errors import Missing
-from oj.gateway.addresses import find_client, is_in, network_of
+from oj.gateway.addresses import find_client, is_in, is_loopback, network_of
 from oj.gateway.app import judicators, settings
 from oj.gateway.bodies import LOGIN_BYTES, read_body
 from oj.gateway.limits import Counters, too_many
@@ -42,6 +42,7 @@ LONGEST_SECRET = 200
 RIGHT_S = 12 * 3600  # a token that was right is looked up for so long, whoever guesses beside it
 UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 OPEN, ANYONE = "open", "anyone"
+OPEN_TIMES = 4  # a page is a dozen of them, and there may be a whole class behind one address
 
 V = TypeVar("V", bound=Callable[..., Any])
 routes = Blueprint("session", __name__, url_prefix="/api/v1/session")
@@ -199,6 +200,7 @@ def guard() -> None:
     )
     g.payer = g.client = network_of(g.address)
     if needed == OPEN:
+        _count_open()
         return
     if needed is None:
         raise Problem(403, "this call is not open to anyone")
@@ -262,6 +264,19 @@ def unauthorized(detail: str) -> Problem:
 def _count_request(client: str) -> None:
     most = settings().limits.requests
     if access().counters.add("request", client) > most:
+        raise too_many(f"more than {most} requests a minute")
+
+
+def _count_open() -> None:
+    """What needs no token is counted as well: the page's files, the API's description, /healthz.
+
+    Not for who is on this machine, as the daemon that asks whether we serve; and not a log-in,
+    which counts when its token is wrong: nobody shall keep others of the same address from it.
+    """
+    if is_loopback(g.address) or request.endpoint == "session.log_in":
+        return
+    most = OPEN_TIMES * settings().limits.requests
+    if access().counters.add("open", g.client) > most:
         raise too_many(f"more than {most} requests a minute")
 
 

@@ -35,3 +35,10 @@ def network_of(address: str) -> str:
     if found.version == 4 or found.ipv4_mapped:
         return address
     return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

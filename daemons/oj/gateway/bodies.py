@@ -112,8 +112,8 @@ class BodySeats:
         pace: float,
         waiting: int | None = None,
     ) -> None:
-        """`of_all` is asked for where it changes. One client may have all of them, without a number;
-        and as many may wait for a seat as there are, without another number."""
+        """`of_all` is asked for where it changes. Without a number one client may have all of
+        them; and as many may wait for a seat as there are, without another number."""
         self._of_all = of_all
         self._of_one = of_one
         self._pace = pace
