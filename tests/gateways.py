@@ -150,6 +150,7 @@ class Nginx(servers.Process):
 
     def _write(self, text: str, gateway: int) -> str:
         _, _, secure = text.partition("listen 443")
+        zones = "".join(re.findall(r"(?m)^limit_conn_zone .*\n", text))
         server = "server {\n    listen 443" + secure
         server = re.sub(r"(?m)^ *(ssl_|listen \[).*\n", "", server)
         server = re.sub(r"listen 443.*;", f"listen 127.0.0.1:{self.port};", server)
@@ -162,6 +163,7 @@ class Nginx(servers.Process):
                 f"{kind}_temp_path {kind};\n"
                 for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
             )
+            + zones
             + server
             + "}\n"
         )

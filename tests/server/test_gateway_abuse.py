@@ -26,6 +26,7 @@ import servers
 from gateways import Gateway, Nginx
 from oj.cli.remote.gateway import Gateway as RemoteGateway
 from oj.gateway.bodies import GRACE_S
+from oj.gateway.ini import CONNECTION_BYTES
 from servers import wait_until
 
 RUN = {"execute": {"command": ["/bin/true"]}}
@@ -64,6 +65,20 @@ def workers(gateway: Gateway) -> set[int]:
         if b"uWSGI worker" in Path(f"/proc/{word}/cmdline").read_bytes():
             found.add(int(word))
     return found
+
+
+def find_router(gateway: Gateway) -> int:
+    """The process of uWSGI that has the port."""
+    [master] = gateway.daemon.children()
+    for word in Path(f"/proc/{master}/task/{master}/children").read_text().split():
+        if b"uWSGI http" in Path(f"/proc/{word}/cmdline").read_bytes():
+            return int(word)
+    raise AssertionError("there is no router")
+
+
+def memory_bytes(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
 
 
 def peak_bytes(gateway: Gateway) -> int:
@@ -227,6 +242,27 @@ def test_behind_nginx_everybody_is_served_as_well(gateway: Gateway) -> None:
             assert {one.result() for one in waits} == {200, 429}
     finally:
         nginx.close()
+
+
+def test_headers_that_stop_are_given_up(gateway: Gateway) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port), 60) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        begun_s = time.monotonic()
+        assert connection.recv(4096) == b""
+        # uWSGI's own patience is that for a whole answer, 90 s; a stalled machine may double ours.
+        assert time.monotonic() - begun_s < 45
+
+
+def test_headers_without_an_end_cost_the_router_what_its_unit_allows(gateway: Gateway) -> None:
+    router = find_router(gateway)
+    before = memory_bytes(router)
+    with ExitStack() as stack:
+        for _ in range(400):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", gateway.port), 60))
+            one.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * (60 << 10))
+        wait_until(lambda: memory_bytes(router) - before > 300 * (60 << 10), 60, "the headers")
+        assert gateway.call("GET", "/healthz").status == 200
+        assert memory_bytes(router) - before < 400 * CONNECTION_BYTES + 4 * MB
 
 
 def test_a_body_that_does_not_come_is_given_up_and_said_so(gateway: Gateway) -> None:

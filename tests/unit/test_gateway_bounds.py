@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import random
 import re
+import shutil
 import socket
+import subprocess
 import threading
 import zipfile
 from collections import Counter
@@ -24,7 +27,7 @@ from oj.errors import Oversized, Rejected
 from oj.gateway import bodies, json_bounds
 from oj.gateway.addresses import find_client, network_of
 from oj.gateway.bodies import YOUNG_S, BodySeats
-from oj.gateway.ini import worker_bytes
+from oj.gateway.ini import CONNECTIONS, worker_bytes
 from oj.gateway.limits import Memory, Seats, Threads, Turns
 from oj.gateway.main import OWN_BYTES, find_memory_limit
 from oj.gateway.problems import Problem
@@ -611,6 +614,19 @@ def test_the_units_bound_is_enough_for_the_defaults(tmp_path: Path) -> None:
     )
     needed = settings.processes * worker_bytes(settings) + OWN_BYTES
     assert needed <= high < most
+    assert int(re.search(r"(?m)^LimitNOFILE=(\d+)$", unit)[1]) <= CONNECTIONS
+
+
+def test_rules_for_a_gateways_firewall_load() -> None:
+    """What the guide shows, as nft itself reads it."""
+    guide = (servers.TREE / "docs" / "administrator.md").read_text()
+    [rules] = [one for one in re.findall(r"(?s)```nft\n(.*?)```", guide) if "inet gateway" in one]
+    assert "ct count" in rules
+    if os.geteuid() or not shutil.which("nft"):
+        pytest.skip("nft needs root, to ask the kernel")
+    command = ["unshare", "--net", "nft", "--check", "--file", "-"]
+    done = subprocess.run(command, input=rules, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

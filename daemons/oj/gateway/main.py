@@ -24,7 +24,16 @@ from oj import service
 from oj.child import Child, Silent
 from oj.clock import backoff
 from oj.errors import Unavailable
-from oj.gateway.ini import FIFO, MERCY_S, METRICS, RELOAD, worker_bytes, write_ini
+from oj.gateway.ini import (
+    CONNECTION_BYTES,
+    CONNECTIONS,
+    FIFO,
+    MERCY_S,
+    METRICS,
+    RELOAD,
+    worker_bytes,
+    write_ini,
+)
 from oj.gateway.presence import Presence
 from oj.gateway.settings import Settings, load
 from oj.redact import redact
@@ -32,7 +41,8 @@ from oj.redact import redact
 PROGRAM = "uwsgi-core"
 CHECK_TIMEOUT_S = 4.0
 STOP_S = MERCY_S + 10.0
-OWN_BYTES = 128 << 20  # of this daemon, and of uWSGI without its workers
+# Of this daemon, and of uWSGI without its workers.
+OWN_BYTES = (128 << 20) + CONNECTIONS * CONNECTION_BYTES
 QUIET_START_S = 5.0  # no word of trouble before that: the application needs a second or two
 
 log = logging.getLogger("oj.gateway")
