@@ -657,6 +657,32 @@ def test_a_flood_of_wrong_cookies_leaves_sessions_that_were_opened(
         assert status == 429 and "wrong sessions" in detail
 
 
+def test_large_tasks_of_one_token_are_read_two_at_a_time(cluster: loopback.Cluster) -> None:
+    with Gateway(cluster.addresses, "processes = 1\nthreads = 16") as one:
+        token, other = one.make_token("submit", user="ann"), one.make_token("read")
+        many = {**SLEEP, "tests": [{"input": {"text": str(n)}} for n in range(1000)]}
+        large, small = (
+            one.call("POST", "/api/v1/tasks", task, token=token).json["id"]
+            for task in (many, SLEEP)
+        )
+
+        def read(path: str) -> Counter[int]:
+            with ThreadPoolExecutor(16) as pool:
+                calls = [pool.submit(lambda: one.call("GET", path, token=token)) for _ in range(60)]
+                wait_until(lambda: any(call.done() for call in calls), 60, "an answer")
+                # Others have turns of their own.
+                assert one.call("GET", path, token=other).status == 200
+                return Counter(call.result().status for call in calls)
+
+        assert read(f"/api/v1/tasks/{small}") == {200: 60}
+        for path in (large, f"{large}/tests/7/input"):
+            # Two are read, and three wait, a third of the threads for that.
+            told = read(f"/api/v1/tasks/{path}")
+            assert set(told) == {200, 429}, told
+        for task in (large, small):
+            one.call("POST", f"/api/v1/tasks/{task}/cancel", token=token)
+
+
 def test_who_finds_no_place_to_wait_looks_now_and_then(cluster: loopback.Cluster) -> None:
     with Gateway(cluster.addresses, "processes = 1\nthreads = 16") as one:
         token = one.make_token("submit", user="ann")

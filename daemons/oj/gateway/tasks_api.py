@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -27,7 +28,10 @@ from oj.pairs import pair_tests
 LONGEST_WAIT_S = 30.0
 MOST_LISTED = 200
 MOST_REJUDGED = 100
-TURN_WAIT_S = 10.0  # for the other large bodies of the same client
+TURN_WAIT_S = 10.0  # for the other large bodies and tasks of the same client
+MOST_READ = 2  # large tasks of one client at one time
+SMALL_TESTS = 64
+MOST_KNOWN = 10_000
 WAIT_RETRY_S = 5  # of who finds no place to wait
 KEY_HEADER = "Idempotency-Key"
 _FILES = frozenset({"source", "data", "input", "expected", "tests", "archive"})
@@ -48,6 +52,10 @@ def install(app: Flask) -> None:
     app.extensions["oj.parsing"] = Turns(
         "large bodies", 1, app.extensions["oj.threads"], TURN_WAIT_S
     )
+    app.extensions["oj.reading"] = LargeTasks(
+        Turns("large tasks", MOST_READ, app.extensions["oj.threads"], TURN_WAIT_S)
+    )
+    app.teardown_request(_end_reading)
     app.register_blueprint(routes)
 
 
@@ -70,6 +78,8 @@ def create_task() -> tuple[Response, int, dict[str, str]]:
     task_id = judicators().add(task)
     # Without a key it is new, and what there is to tell of it is known here.
     info = _describe_new(task_id, task) if task.key is None else judicators().get(task_id)
+    tasks: LargeTasks = current_app.extensions["oj.reading"]
+    tasks.note(info)
     return (
         jsonify(plain.summary(info)),
         201,
@@ -237,9 +247,44 @@ def _spend(tasks: int) -> None:
 # ------------------------------------------------------------------- reading
 
 
+class LargeTasks:
+    """Turns of those who read tasks of many tests, which take tens of milliseconds to decode and
+    write, for each byte that is asked for. Which are not so large is known once they were seen:
+    how many tests a task has does not change."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self._lock = threading.Lock()
+        self._small: OrderedDict[str, None] = OrderedDict()
+
+    def is_small(self, task_id: str) -> bool:
+        return task_id in self._small
+
+    def note(self, info: TaskInfo) -> None:
+        if info.tests_total > SMALL_TESTS:
+            return
+        with self._lock:
+            self._small[info.id] = None
+            if len(self._small) > MOST_KNOWN:
+                self._small.popitem(last=False)
+
+
+def _end_reading(_: BaseException | None) -> None:
+    turn: contextlib.AbstractContextManager[None] | None = g.pop("reading", None)
+    if turn is not None:
+        turn.__exit__(None, None, None)
+
+
 def look_up(task_id: str, what: int = GET_SUMMARY) -> TaskInfo:
-    """A task that the visitor may see; for others it is not there."""
+    """A task that the visitor may see; for others it is not there. With more of it than the
+    summary, it has a turn until the request ends."""
+    tasks: LargeTasks = current_app.extensions["oj.reading"]
+    if what != GET_SUMMARY and not tasks.is_small(check_id(task_id)) and "reading" not in g:
+        turn = tasks.turns.take(g.payer)
+        turn.__enter__()
+        g.reading = turn
     info = judicators().get(check_id(task_id), what)
+    tasks.note(info)
     if not visitor().may_read(info.user):
         raise Missing(f"there is no task {task_id}", task_id)
     return info
