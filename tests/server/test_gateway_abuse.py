@@ -319,6 +319,22 @@ def test_a_body_in_pieces_is_read_to_its_end(gateway: Gateway) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 201")
 
 
+def test_a_body_without_a_length_is_refused_with_a_reason(gateway: Gateway) -> None:
+    head = f"Authorization: Bearer {gateway.make_token('submit')}\r\n"
+    head += "Host: localhost\r\nContent-Type: application/json\r\n"
+    body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(json.dumps(RUN)), json.dumps(RUN).encode())
+    for path in ("tasks", "session"):
+        with socket.create_connection(("127.0.0.1", gateway.port), 60) as connection:
+            head_of = f"POST /api/v1/{path} HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n"
+            connection.sendall(head_of.encode() + body)
+            answer = b""
+            while piece := connection.recv(4096):
+                answer += piece
+        assert answer.startswith(b"HTTP/1.1 411") and answer.count(b"HTTP/1.1") == 1
+        problem = json.loads(answer.partition(b"\r\n\r\n")[2])
+        assert problem["status"] == 411 and "Content-Length" in problem["detail"]
+
+
 def test_who_asks_whether_to_send_a_body_is_told_at_once(gateway: Gateway) -> None:
     token = gateway.make_token("submit", user="ann")
     task = {**RUN, "data": [{"name": "d", "text": "x" * 2 * MB}]}

@@ -87,6 +87,13 @@ def _tell_health() -> Response:
 
 def _bound_body() -> None:
     """Whatever the body is; Werkzeug before 2.3 bounds forms only."""
+    if "HTTP_TRANSFER_ENCODING" in request.environ:
+        # uWSGI passes pieces on as they are, and nothing here is read without a bound.
+        raise problems.Problem(
+            411,
+            "bodies in pieces (Transfer-Encoding) are not taken: send Content-Length",
+            headers={"Connection": "close"},
+        )
     most = settings().limits.body_bytes
     if (request.content_length or 0) > most:
         raise Oversized(f"the body is larger than {most} bytes", most)

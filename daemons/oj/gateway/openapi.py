@@ -352,7 +352,7 @@ def _operation(
     if parameters:
         numbers |= {404, 422}
     if body is not None:
-        numbers |= {400, 408, 413, 415, 422}
+        numbers |= {400, 408, 411, 413, 415, 422}
     responses: Schema = {
         status: {"description": answer.pop("description", "done"), **answer}
         for status, answer in answers.items()
