@@ -16,7 +16,7 @@ RELOAD = b"c"  # one worker after the other
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library's own name for it
 WORKER_BYTES = 128 << 20
 # Of its router's memory, what a connection takes that has sent all but the end of the headers, and
-# how many there can be: LimitNOFILE= of the unit.
+# for how many of them MemoryMax= of the unit has room.
 CONNECTION_BYTES = 72 << 10
 CONNECTIONS = 4096
 MERCY_S = 5  # for requests under way when it stops; streams come back
@@ -49,7 +49,7 @@ def write_ini(found: Settings, config: Path) -> str:
         # Who asks whether to send a large body is told so at once; curl would wait a second.
         ("http-manage-expect", 1),
         # Of who sends headers and stops; a byte now and then goes on for ever, and costs a
-        # descriptor and what has come, of which LimitNOFILE= and MemoryMax= of the unit are bounds.
+        # descriptor and what has come, of which MemoryMax= of the unit is the bound.
         ("http-headers-timeout", 10),
         ("http-timeout", 90),
         ("http-connect-timeout", 5),
