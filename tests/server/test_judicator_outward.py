@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -11,10 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from thrift.protocol.TBinaryProtocol import TBinaryProtocolFactory
-from thrift.server.TServer import TThreadedServer
-from thrift.transport.TSocket import TServerSocket
-from thrift.transport.TTransport import TFramedTransportFactory
 
 from executors import Caller, FakeExecutor, JudicatorUnderTest
 from oj.gateway.presence import Presence
@@ -23,7 +18,8 @@ from oj.judicator.store.history import STEPS, step_of
 from oj.node import gateways
 from oj.rpc import Judicator
 from oj.rpc import ttypes as rpc
-from servers import accepts, free_port, wait_until
+from servers import wait_until
+from thrift_servers import ThriftServer
 
 MakeExecutor = Callable[..., FakeExecutor]
 MakeTask = Callable[..., Any]
@@ -365,21 +361,12 @@ def test_a_gateways_good_bye_is_its_last_word(
         def __getattr__(self, name: str) -> Any:
             return getattr(Caller(judicator.port), name)
 
-    port = free_port()
-    server = TThreadedServer(
-        Judicator.Processor(SlowJudicator()),
-        TServerSocket("127.0.0.1", port),
-        TFramedTransportFactory(),
-        TBinaryProtocolFactory(),
-        daemon=True,
-    )
-    threading.Thread(target=server.serve, daemon=True).start()
-    wait_until(lambda: accepts(port), 20, "the slow judicator")
+    server = ThriftServer(Judicator.Processor(SlowJudicator()))
     conf = tmp_path / "gateway.conf"
-    conf.write_text(f"name = slow\njudicators = 127.0.0.1:{port}\netcd = ,\n")
+    conf.write_text(f"name = slow\njudicators = 127.0.0.1:{server.port}\netcd = ,\n")
     with Presence(load(conf)):
         time.sleep(0.5)  # it is saying that it serves
-    server.serverTransport.close()
+    server.close()
     assert told == [False, True]
 
 

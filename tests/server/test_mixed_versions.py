@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated, TBinaryProtocolFactory
-from thrift.server.TServer import TThreadedServer
-from thrift.transport.TSocket import TServerSocket, TSocket
-from thrift.transport.TTransport import TFramedTransport, TFramedTransportFactory
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TFramedTransport
 
 import idl
 import loopback
@@ -34,6 +33,7 @@ from oj.clock import Deadline
 from oj.errors import Rejected
 from oj.node.preflight import Preflight, judge
 from oj.rpc import ttypes as rpc
+from thrift_servers import ThriftServer
 
 OJ = [servers.PYTHON, str(servers.TREE / "daemons" / "bin" / "oj")]
 
@@ -74,17 +74,8 @@ class OldJudicator:
         self._version = version
         self._behind_port = behind_port
         self._local = threading.local()
-        self.port = servers.free_port()
-        server = TThreadedServer(
-            version.service.Processor(self),
-            TServerSocket("127.0.0.1", self.port),
-            TFramedTransportFactory(),
-            TBinaryProtocolFactory(),
-            daemon=True,
-        )
-        self._listener = server.serverTransport
-        threading.Thread(target=server.serve, daemon=True).start()
-        servers.wait_until(lambda: servers.accepts(self.port), 20, "the old judicator")
+        self._server = ThriftServer(version.service.Processor(self))
+        self.port = self._server.port
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any) -> Any:
@@ -96,7 +87,7 @@ class OldJudicator:
         return call
 
     def close(self) -> None:
-        self._listener.close()
+        self._server.close()
 
 
 @pytest.fixture

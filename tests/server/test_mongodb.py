@@ -68,6 +68,8 @@ def test_a_first_node_makes_the_set_registers_and_is_primary_when_ready(
     assert settings["electionTimeoutMillis"] == 1200
     assert settings["heartbeatIntervalMillis"] == 200
     assert settings["chainingAllowed"] is False
+    offer = things.database.client.admin.command("isMaster", compression=["zlib", "snappy", "zstd"])
+    assert offer["ok"] and "compression" not in offer
     assert registry.get("mongodb/init") == "n1"
     assert registry.get_prefix("mongodb/member/") == {"n1": node.address}
     wait_until(lambda: daemon.pets > 2, what="food for the watchdog")

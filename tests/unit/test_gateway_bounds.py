@@ -27,7 +27,7 @@ from oj.errors import Oversized, Rejected
 from oj.gateway import bodies, json_bounds
 from oj.gateway.addresses import find_client, network_of
 from oj.gateway.bodies import YOUNG_S, BodySeats
-from oj.gateway.ini import CONNECTION_BYTES, CONNECTIONS, worker_bytes
+from oj.gateway.ini import BACKLOG, CONNECTION_BYTES, CONNECTIONS, find_backlog, worker_bytes
 from oj.gateway.limits import Memory, Seats, Threads, Turns
 from oj.gateway.main import OWN_BYTES, find_memory_limit
 from oj.gateway.problems import Problem
@@ -617,6 +617,14 @@ def test_the_units_bound_is_enough_for_the_defaults(tmp_path: Path) -> None:
     # A router that takes more than its part is the largest of all, and the only one that goes.
     assert most - needed + CONNECTIONS * CONNECTION_BYTES > worker_bytes(settings)
     assert "\nOOMPolicy=continue\n" in unit
+
+
+def test_the_backlog_is_what_the_kernel_takes_at_most(tmp_path: Path) -> None:
+    limit = tmp_path / "somaxconn"
+    assert find_backlog(limit) == BACKLOG  # hidden, as by the unit: then the kernel bounds it
+    for told, found in (("128\n", 128), ("4096\n", BACKLOG), ("", BACKLOG)):
+        limit.write_text(told)
+        assert find_backlog(limit) == found
 
 
 def test_rules_for_a_gateways_firewall_load() -> None:

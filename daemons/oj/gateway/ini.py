@@ -19,6 +19,7 @@ WORKER_BYTES = 128 << 20
 # for how many of them MemoryMax= of the unit has room.
 CONNECTION_BYTES = 72 << 10
 CONNECTIONS = 4096
+BACKLOG = 1024
 MERCY_S = 5  # for requests under way when it stops; streams come back
 # The same of a worker that is replaced, while the others serve: longer than a request may wait for
 # a task (30 s). Streams are cut off then, and come back; so are downloads that take longer.
@@ -29,6 +30,18 @@ def worker_bytes(found: Settings) -> int:
     """Of memory, that a worker may keep: itself, and what requests have in hand and half of that
     again."""
     return WORKER_BYTES + 3 * found.limits.memory_bytes // 2
+
+
+def find_backlog(limit: Path = Path("/proc/sys/net/core/somaxconn")) -> int:
+    """How many connections may wait to be accepted. One more is refused, which people see as 502;
+    so there is room for a crowd that comes at once, each of which is answered, if only with 429.
+
+    uWSGI refuses to start with more than the kernel takes, where it can read how much that is.
+    """
+    try:
+        return min(BACKLOG, int(limit.read_text()))
+    except (OSError, ValueError):
+        return BACKLOG
 
 
 def write_ini(found: Settings, config: Path) -> str:
@@ -56,7 +69,7 @@ def write_ini(found: Settings, config: Path) -> str:
         ("http-buffer-size", 32768),
         ("buffer-size", 16384),
         ("so-keepalive", "true"),
-        ("listen", 100),
+        ("listen", find_backlog()),
         ("master", "true"),
         ("processes", found.processes),
         # Event streams hold a thread each; a thread that waits costs a stack and nothing else.

@@ -119,6 +119,9 @@ def command(found: Settings, program: str) -> list[str]:
         "--noscripting",
         # Connections come and go with every client; each would be two lines.
         "--quiet",
+        # By zlib's part releases like 6.0.5 tell their memory to whoever connects (CVE-2025-14847),
+        # and members are near each other.
+        "--networkMessageCompressors=disabled",
         # A clean stop waits this long for clients to move on; 15 s by default.
         "--setParameter=shutdownTimeoutMillisForSignaledShutdown=500",
         # A member whose source has lost its power looks for another one after this and half of an
