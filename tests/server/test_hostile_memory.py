@@ -71,7 +71,8 @@ def test_memory_of_programs_is_not_measured() -> None:
 
 
 def test_an_attack_that_moves_it_by_more_is_seen(target: Target) -> None:
-    finding = target.measure_attack("semaphore-hoard", SLOTS, slack_bytes=-24 * MIB)
+    # It takes 31 MB of the 64 that it may have, and keeps them for longer than between two samples.
+    finding = target.measure_attack("calls-in-waiting", SLOTS, slack_bytes=-48 * MIB)
     assert len(finding.complaints) == 1
     assert finding.complaints[0].startswith("the kernel's memory grew by ")
 
