@@ -92,7 +92,7 @@ static bool read_pages(int vmstat, int64_t *pages)
         if (sign != 0)
             *pages += sign * (int64_t)strtoull(strchr(line, ' '), NULL, 10);
     }
-    return got == 0 && length > 0;
+    return got == 0 && strstr(text, "\npgfree ");
 }
 
 int guard_open(struct guard_machine *machine, struct fault *fault)
@@ -105,8 +105,10 @@ int guard_open(struct guard_machine *machine, struct fault *fault)
     if (machine->meminfo < 0 || !read_text(machine->meminfo, text, sizeof text))
         return fault_errno(fault, "cannot read /proc/meminfo");
     machine->vmstat = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
-    if (machine->vmstat < 0 || !read_pages(machine->vmstat, &pages))
+    if (machine->vmstat < 0)
         return fault_errno(fault, "cannot read /proc/vmstat");
+    if (!read_pages(machine->vmstat, &pages))
+        return fault_say(fault, "the kernel does not count its pages in /proc/vmstat");
     machine->reserve_bytes = text_key(text, "MemTotal:") * 1024 / 32;
     if (machine->reserve_bytes < least)
         machine->reserve_bytes = least;
