@@ -58,8 +58,9 @@ def install_packages(missing: Sequence[str]) -> None:
     apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600"]
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     try:
-        call(*apt, "update", env=environment)
-        call(*apt, "install", "-y", "--no-install-recommends", *missing, env=environment)
+        with locked(cache_dir() / ".apt.lock"):  # an update waits for no other one
+            call(*apt, "update", env=environment)
+            call(*apt, "install", "-y", "--no-install-recommends", *missing, env=environment)
     except CommandFailed as failure:
         what = f"install {' '.join(missing)}"
         mirror = "let apt reach a mirror, or install them first"

@@ -47,9 +47,10 @@ def test_a_member_goes_only_if_those_that_stay_have_a_majority(well, name, why):
 
 def test_a_copy_of_a_members_disk_does_not_take_the_member_out():
     with pytest.raises(Rejected, match="a copy of n2's, which runs at n2 and would be taken out"):
-        refuse_copy(members(True, True, True), "n2", lambda host: host == "n7")
-    refuse_copy(members(True, True, True), "n2", lambda host: host == "n2")
-    refuse_copy(members(True, False, True), "n2", lambda host: host == "n7")  # nothing runs there
+        refuse_copy(members(True, True, True), 2, lambda host: host == "n7")
+    refuse_copy(members(True, True, True), 2, lambda host: host == "n2")
+    refuse_copy(members(True, False, True), 2, lambda host: host == "n7")  # nothing runs there
+    refuse_copy(members(True, True, True), 0, lambda host: host == "n7")  # no data
 
 
 def databases(**states):

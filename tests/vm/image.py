@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bed import root
 from bed.errors import BedError
-from bed.tools import KEYRING, SEARCH_PATH, cache_dir, call, locked, remove_tree
+from bed.tools import KEYRING, SEARCH_PATH, cache_dir, call, install_packages, locked, remove_tree
 
 from . import job
 
@@ -89,11 +89,7 @@ def install() -> None:
         return
     if os.geteuid() != 0:
         raise BedError(f"run me as root, or install first: {' '.join(sorted(missing))}")
-    print(f"installing what the virtual machine needs: {' '.join(sorted(missing))}", flush=True)
-    apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600"]
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    call(*apt, "update", env=environment)
-    call(*apt, "install", "-y", "--no-install-recommends", *sorted(missing), env=environment)
+    install_packages(sorted(missing))
 
 
 def key() -> str:

@@ -89,7 +89,7 @@ def _find_member(files: Files, values: Mapping[str, Any]) -> Member | None:
         return None  # it was never in a cluster
     if not member.directory.left.exists():
         if not units.look(["etcd"])["etcd"].runs:  # a copy's does not
-            refuse_copy(member.members(), member.name, is_own)
+            refuse_copy(member.members(), member.id, is_own)
         _refuse_last(member)
         host = member.mongodb.advertise
         _insist(lambda: refuse_without_members(member.members(), member.name))

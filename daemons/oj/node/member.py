@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from oj.errors import Rejected, Unavailable
 from oj.etcd import argv as etcd_argv
 from oj.etcd import membership
-from oj.etcd.datadir import DataDirectory
+from oj.etcd.datadir import DataDirectory, read_origin
 from oj.etcd.decisions import MemberSeen, find_hindrance, say_how_to_join
 from oj.mongodb import argv as mongodb_argv
 from oj.mongodb import data as mongodb_data
@@ -41,6 +41,12 @@ class Member:
     @property
     def directory(self) -> DataDirectory:
         return DataDirectory(self.etcd.data)
+
+    @property
+    def id(self) -> int:
+        """Which member of etcd the data here is of, whatever this machine is called; 0: of none."""
+        origin = read_origin(self.etcd.data)
+        return origin.member_id if origin else 0
 
     def endpoints(self) -> list[tuple[str, int]]:
         """Where members may answer: here first, then all that this node knows of."""
@@ -96,15 +102,17 @@ def load(files: Files) -> Member:
     return Member(etcd_argv.load(files.path("etcd")), mongodb_argv.load(files.path("mongodb")))
 
 
-def refuse_copy(listed: Iterable[MemberSeen], name: str, is_here: Callable[[str], bool]) -> None:
-    """Raises Rejected where the member of this name runs on another machine: to leave would take
-    that one out. `is_here`: whether a host is this machine."""
+def refuse_copy(
+    listed: Iterable[MemberSeen], member_id: int, is_here: Callable[[str], bool]
+) -> None:
+    """Raises Rejected where the member that the data here is of runs on another machine: to leave
+    would take that one out. `is_here`: whether a host is this machine."""
     for one in listed:
         host = urlsplit(one.peer_urls[0]).hostname if one.peer_urls else None
-        if one.name == name and one.healthy and host and not is_here(host):
+        if one.id == member_id and one.healthy and host and not is_here(host):
             raise Rejected(
-                f"the data here is a copy of {name}'s, which runs at {host} and would be taken out "
-                f"of its cluster: {say_how_to_join(one)}"
+                f"the data here is a copy of {one.called}'s, which runs at {host} and would be "
+                f"taken out of its cluster: {say_how_to_join(one)}"
             )
 
 
