@@ -54,7 +54,7 @@ def install() -> None:
 
 
 def install_packages(missing: Sequence[str]) -> None:
-    print(f"installing what the bed needs: {' '.join(missing)}", flush=True)
+    print(f"installing {' '.join(missing)}", flush=True)
     apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600"]
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     try:

@@ -134,11 +134,16 @@ def test_a_gateway_is_in_oj_status_until_it_is_stopped(serving: Node) -> None:
         line.split()[0]: line.split() for line in serving.oj("status").stdout.splitlines()[2:4]
     }
     assert dict(zip(lines["NODE"], lines["web"], strict=True))["GATEWAY"] == "ok"
-    serving.machine.run(["systemctl", "stop", UNIT])
-    try:
-        assert listed(serving) == {}
-    finally:
-        serving.machine.run(["systemctl", "start", UNIT], timeout_s=120)
+
+    def is_gone() -> bool:
+        """Its good-bye has a second, which a machine that stalls may use up."""
+        serving.machine.run(["systemctl", "stop", UNIT])
+        try:
+            return listed(serving) == {}
+        finally:
+            serving.machine.run(["systemctl", "start", UNIT], timeout_s=120)
+
+    assert any(is_gone() for _ in range(3))
 
 
 ANNOUNCE = """

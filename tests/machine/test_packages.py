@@ -111,7 +111,7 @@ def test_starting_two_units_on_an_untouched_machine_gives_a_judge(fresh: Node) -
 @pytest.mark.parametrize("program", BREAKERS)
 def test_a_program_beyond_a_limit_is_told_so(fresh: Node, program: str) -> None:
     fresh.machine.put(BREAKERS[program], f"/root/{program}")
-    limits = ("--memory", "64M", "--time", "1s")
+    limits = ("--memory", "64M", "--time", "1s", "--wall", "60s")  # on a busy machine, too
     done = fresh.oj("submit", f"/root/{program}", *limits, "--wait", "--json", check=False)
     task = json.loads(done.stdout)
     assert (done.rc, task["verdict"]) == (1, VERDICTS[program.partition(".")[0]])

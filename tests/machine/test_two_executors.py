@@ -31,7 +31,7 @@ def pair(cluster_bed: Bed, installed: Disk) -> Iterator[tuple[Node, Machine]]:
     e2.run("systemctl stop 'oj-*'; systemctl mask --now oj-judicator oj-mongodb oj-etcd")
     edit(e2, "executor", "judicators", f"{j1.address}:7500")
     e2.run("systemctl start oj-executor", timeout_s=120)
-    wait_for("both executors are there", lambda: len(executors(node)) == 2, 30)
+    wait_for("both executors are there", lambda: len(executors(node)) == 2, 120)
     yield node, e2
     cluster_bed.shut_down()
 
@@ -70,7 +70,7 @@ def test_a_late_result_of_an_old_attempt_changes_nothing(pair: tuple[Node, Machi
 
 def test_tasks_of_a_lost_executor_finish_on_the_other(pair: tuple[Node, Machine]) -> None:
     node, e2 = pair
-    wait_for("both executors are there", lambda: len(executors(node)) == 2, 30)
+    wait_for("both executors are there", lambda: len(executors(node)) == 2, 120)
     ids = node.add(16, sleep_s=5)
     wait_for("e2 has some", lambda: in_hand(node, "e2"), 20)
     e2.power_off_hard()
@@ -107,7 +107,7 @@ def wait_until_named(node: Node, name: str, first: Machine, second: Machine) -> 
         lambda: f"executor {name} runs twice: the one at {first.address} has the name" in status(),
     ]
     for number, knows in enumerate(servers_know):
-        wait_for(f"{said} ({number})", knows, 30)
+        wait_for(f"{said} ({number})", knows, 120)
     assert "oj setup executor --name" in status()
 
 
@@ -128,7 +128,7 @@ def test_two_executors_of_one_name_under_load(
     wait_until_named(node, "e2", e2, e3)
     # Renamed: both work, with no hand on the first.
     name_of(e3, "e3")
-    wait_for("each has a name", lambda: both <= serving(node).keys(), 30)
+    wait_for("each has a name", lambda: both <= serving(node).keys(), 120)
     assert serving(node)[e2.address] == "e2"
     # Swapped, one after the other.
     name_of(e2, "e3")

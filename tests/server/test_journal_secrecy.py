@@ -71,7 +71,7 @@ class Everything:
             )
         self.executor = self.cluster.add_executor(languages=languages)
         self.gateway = Gateway(
-            self.cluster.addresses, "timeout = 1s\n[webhooks]\nallow = 127.0.0.0/8"
+            self.cluster.addresses, "timeout = 8s\n[webhooks]\nallow = 127.0.0.0/8"
         )
         self.client: Any = pymongo.MongoClient(self.mongod.uri)
         self.client.admin.command("profile", 0, slowms=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -326,8 +327,12 @@ def test_a_gateway_is_listed_from_when_it_says_so_until_it_leaves(caller: Caller
 
 
 def test_a_gateways_daemon_says_that_it_serves_and_that_it_leaves(
-    caller: Caller, judicator: JudicatorUnderTest, tmp_path: Path
+    caller: Caller,
+    judicator: JudicatorUnderTest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("oj.gateway.presence.FAREWELL_S", 30.0)  # on a machine that stalls
     name = f"g-{uuid.uuid4().hex[:8]}"
     conf = tmp_path / "gateway.conf"
     conf.write_text(f"name = {name}\njudicators = 127.0.0.1:{judicator.port}\netcd = ,\n")
@@ -351,10 +356,12 @@ def test_a_gateways_good_bye_is_its_last_word(
 ) -> None:
     """Or the word before, that it serves, would put it on the list again, for an hour."""
     told: list[bool] = []
+    begun = threading.Event()
 
     class SlowJudicator:
         def announce(self, gateway: Any, leaving: bool) -> None:
             if not leaving:
+                begun.set()
                 time.sleep(2.0)
             told.append(leaving)
 
@@ -365,7 +372,7 @@ def test_a_gateways_good_bye_is_its_last_word(
     conf = tmp_path / "gateway.conf"
     conf.write_text(f"name = slow\njudicators = 127.0.0.1:{server.port}\netcd = ,\n")
     with Presence(load(conf)):
-        time.sleep(0.5)  # it is saying that it serves
+        assert begun.wait(60)  # it is saying that it serves
     server.close()
     assert told == [False, True]
 

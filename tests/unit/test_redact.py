@@ -146,14 +146,16 @@ def test_a_database_that_fails_to_write_tells_callers_no_document() -> None:
 @pytest.mark.parametrize("way", ["main", "thread", "unraisable"])
 def test_what_nobody_catches_is_told_in_the_same_way(way: str) -> None:
     program = f"""
-import _thread, logging, threading, time
+import _thread, logging, sys, threading
 from oj import service
 service.start_logging()
 def work(): raise ValueError("not a number: '{CANARY}'")
 if "{way}" == "thread":
     thread = threading.Thread(target=work, name="worker"); thread.start(); thread.join()
 elif "{way}" == "unraisable":
-    _thread.start_new_thread(work, ()); time.sleep(0.5)
+    told, hook = threading.Event(), sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: (hook(unraisable), told.set())
+    _thread.start_new_thread(work, ()); told.wait(50)
 else:
     work()
 """

@@ -484,6 +484,6 @@ def test_a_time_that_trying_used_up_changes_nothing(image, slow_systemctl):
 
 def test_what_was_begun_is_finished_though_the_time_ends_meanwhile(image, slow_systemctl):
     outlook = tried(texts={"executor": "slots = 1\n"}, stop=("executor",))
-    setup.carry_out(outlook, Files(str(image)), Deadline(1))
+    setup.carry_out(outlook, Files(str(image)), Deadline(2.5))  # it takes three
     assert slow_systemctl.read_text() == "stop --quiet oj-executor\n"
     assert (image / "etc/oj/executor.conf").read_text() == "slots = 1\n"
