@@ -179,7 +179,7 @@ struct cgroup {
     int attach_cpu;           /* v1: the slot's */
     uint64_t cpu_before_us;   /* used by the slot's runs before */
     int memory_peak, memory_events, pids_peak, pids_now;
-    uint64_t memory_limit_bytes;
+    uint64_t memory_limit_bytes, least_limit_bytes; /* now, and ever: the guard lowers it */
 };
 
 struct cgroup_usage {
@@ -233,7 +233,7 @@ bool cgroup_needs_scope(void);
 /* ---- guard.c: memory that no cgroup counts ------------------------------- */
 
 struct guard_machine {
-    int meminfo, vmstat;
+    int meminfo, vmstat, loadavg;
     uint64_t reserve_bytes; /* that the machine shall keep available */
 };
 
@@ -246,7 +246,15 @@ struct guard {
     uint64_t noted_ns;
     int64_t own;     /* counted for the run, of the level */
     int64_t grown;   /* since the first look, as far as it can be the run's */
-    int64_t uncounted; /* of that, what is not counted for it */
+    int64_t uncounted; /* of that, what seems not to be counted for it */
+    int64_t held;      /* of that, what is believed */
+    int64_t seen_through; /* what it may seem to be before that is checked again at once */
+    uint64_t checked_ns, check_took_ns;
+    unsigned cpus;
+    int64_t busy;      /* of them, with the run between the last two looks */
+    int64_t ended[16]; /* processes and threads, at some looks, in a ring */
+    unsigned ended_at;
+    uint64_t ended_ns;
     bool lowered;    /* its cgroup's limit, by that */
     uint64_t taken;  /* what made it end: all that is counted, and what is not */
 };

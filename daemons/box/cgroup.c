@@ -567,9 +567,8 @@ int cgroup_make(const struct cgroup_home *home, struct cgroup *group,
         return -1;
     }
     group->pids_peak = open_file(home, group, PIDS, "pids.peak", O_RDONLY);
-    if (group->pids_peak < 0)
-        group->pids_now = open_file(home, group, PIDS, "pids.current", O_RDONLY);
-    if (group->cpu < 0 || group->memory_peak < 0 || group->memory_events < 0) {
+    group->pids_now = open_file(home, group, PIDS, "pids.current", O_RDONLY);
+    if (group->cpu < 0 || group->pids_now < 0 || group->memory_peak < 0 || group->memory_events < 0) {
         fault_errno(fault, "this kernel does not account cpu, memory and processes per cgroup");
         cgroup_remove(home, group);
         return -1;
@@ -589,7 +588,7 @@ int cgroup_limit(const struct cgroup_home *home, struct cgroup *group,
                  uint64_t memory_bytes, uint64_t processes, struct fault *fault)
 {
     bool v1 = home->version == CGROUP_V1;
-    group->memory_limit_bytes = memory_bytes;
+    group->memory_limit_bytes = group->least_limit_bytes = memory_bytes;
     if (set_limit(home, group, MEMORY, v1 ? "memory.limit_in_bytes" : "memory.max",
                   memory_bytes) < 0 ||
         (home->has_swap &&
@@ -611,8 +610,11 @@ void cgroup_change_limit(const struct cgroup_home *home, struct cgroup *group,
 {
     bool v1 = home->version == CGROUP_V1;
     if (set_limit(home, group, MEMORY, v1 ? "memory.limit_in_bytes" : "memory.max",
-                  memory_bytes) == 0)
+                  memory_bytes) == 0) {
         group->memory_limit_bytes = memory_bytes;
+        if (memory_bytes < group->least_limit_bytes)
+            group->least_limit_bytes = memory_bytes;
+    }
 }
 
 int cgroup_enter(const struct cgroup_home *home, const struct cgroup *group)
@@ -709,9 +711,9 @@ static bool memory_exhausted(const struct cgroup_home *home, const struct cgroup
                              uint64_t peak_bytes)
 {
     const uint64_t step = 64 * 4096;
-    if (peak_bytes + step < group->memory_limit_bytes)
+    if (peak_bytes + step < group->least_limit_bytes)
         return false;
-    return droppable_bytes(home, group) < group->memory_limit_bytes / 4;
+    return droppable_bytes(home, group) < group->least_limit_bytes / 4;
 }
 
 /* Whether it was the run's own limit that the kernel killed for: it counts every kill, also those
@@ -730,7 +732,8 @@ static bool hit_own_limit(const struct cgroup_home *home, const struct cgroup *g
             close(swapped);
         peak_bytes = with_swap > peak_bytes ? with_swap : peak_bytes;
     }
-    return peak_bytes + group->memory_limit_bytes / 16 + (1 << 20) >= group->memory_limit_bytes;
+    /* The guard may have lowered it, and raised it again since. */
+    return peak_bytes + group->least_limit_bytes / 16 + (1 << 20) >= group->least_limit_bytes;
 }
 
 int cgroup_usage(const struct cgroup_home *home, const struct cgroup *group,

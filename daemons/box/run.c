@@ -237,6 +237,13 @@ static void check_cpu(struct run *run, struct times *times)
     times->cpu = times->now + (left_ns < least_ns ? least_ns : left_ns);
 }
 
+/* On how many the run can be at one time. */
+static unsigned cores_of(const struct run *run)
+{
+    uint64_t processes = run->request->head.processes;
+    return processes < run->slot->cpus ? (unsigned)processes : run->slot->cpus;
+}
+
 /* v1 kills one process when memory runs out and lets the others go on, which may
  * wait for it until the wall limit, or not mind. It tells nobody without a
  * deprecated interface, so we look from time to time; also at what no cgroup counts. */
@@ -254,8 +261,8 @@ static void check_memory(struct run *run, struct times *times)
 
     if (!cgroup_kills_together(home) && cgroup_oom_kills(&slot->group) > 0)
         kill_run(run, ENDED_MEMORY);
-    else if (!guard_look(&run->guard, &slot->machine, home, &slot->group,
-                         own_memory(run), slot->cpus, &pause_ns))
+    else if (!guard_look(&run->guard, &slot->machine, home, &slot->group, own_memory(run),
+                         cores_of(run), &pause_ns))
         kill_run(run, ENDED_UNCOUNTED);
     else
         times->memory = times->now + pause_ns;
@@ -310,14 +317,14 @@ static void await_event(struct run *run, struct times *times)
         take_output(run, times);
 }
 
-/* Whether it failed for a limit that the guard had lowered. */
+/* Whether it failed for a limit that the guard had lowered, and may have raised again since. */
 static bool hit_lowered_limit(const struct run *run)
 {
     struct cgroup_usage usage;
     struct fault fault;
     bool fine = run->ended && WIFEXITED(run->status) && WEXITSTATUS(run->status) == 0;
 
-    return run->guard.lowered && !fine &&
+    return run->slot->group.least_limit_bytes < own_memory(run) && !fine &&
            (run->ended_by == ENDED_ITSELF || run->ended_by == ENDED_MEMORY) &&
            cgroup_usage(run->slot->settings->home, &run->slot->group, &usage, &fault) == 0 &&
            (usage.oom_kills > 0 || usage.memory_exhausted);
@@ -357,7 +364,7 @@ static void follow_run(struct run *run)
     pump_often(&run->err, UINT_MAX);
     inside_measure_disk(head, &run->disk_free_bytes, &run->disk_free_files);
     if (hit_lowered_limit(run)) {
-        run->guard.taken = slot->group.memory_limit_bytes + (uint64_t)run->guard.uncounted;
+        run->guard.taken = own_memory(run); /* what is not counted took the rest of it */
         run->ended_by = ENDED_UNCOUNTED;
     }
     if (run->ended_by == ENDED_UNCOUNTED) {

@@ -21,6 +21,7 @@ from hostile.judging import MIB, Target
 
 TREE = Path(__file__).resolve().parents[2]
 SLOTS = [0, 1]
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(scope="module")

@@ -590,6 +590,7 @@ LISTINGS = """
 """
 
 
+@pytest.mark.alone
 def test_memory_that_no_cgroup_counts_ends_a_run_that_takes_more_than_its_limit(
     run: Runner,
 ) -> None:
@@ -606,6 +607,7 @@ def test_memory_that_no_cgroup_counts_ends_a_run_that_takes_more_than_its_limit(
 WORK = 1_500_000 if SLOW == 1 else 300_000
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("script", "again"),
     [
@@ -654,6 +656,7 @@ def test_a_neighbour_that_takes_what_nobody_counts_costs_nobody_a_verdict(
     assert told() is again
 
 
+@pytest.mark.alone
 def test_who_took_memory_is_not_guessed(run: Runner, tmp_path: Path) -> None:
     """A run that cannot be repeated, because its input is a pipe, is nobody's fault."""
     run.compile(LISTINGS)
@@ -666,6 +669,24 @@ def test_who_took_memory_is_not_guessed(run: Runner, tmp_path: Path) -> None:
             run("./main", "90", "0", limits=replace(LIMITS, memory_bytes=32 * MIB), stdin=stdin)
     thread.join()
     run.sandbox.forget(1)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", ["huge-pages-freed", "threads-come-and-go"])
+def test_what_the_kernel_is_only_about_to_free_is_nobodys_memory(
+    run: Runner, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    caplog.set_level("INFO", "oj.executor.sandbox")
+    hostile = TREE / "tests" / "hostile"
+    (run.directory / "hostile.h").write_text((hostile / "hostile.h").read_text())
+    run.compile((hostile / name / "main.c").read_text())
+    # Not near the limit of what is counted, which grows by stacks that are not free yet.
+    limits = replace(LIMITS, memory_bytes=64 * MIB, processes=100)
+    for _ in range(10):
+        ended = run("./main", limits=limits)
+        assert (ended.exit_code, ended.limit_hit) == (0, LimitHit.NONE)
+    # Once may be for a daemon of this machine.
+    assert len([m for m in caplog.messages if m.startswith("slot 0: the kernel's")]) < 2
 
 
 # ---- cores ----------------------------------------------------------------------------------

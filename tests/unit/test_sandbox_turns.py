@@ -81,6 +81,28 @@ def test_who_wants_to_be_alone_waits_for_others_and_comes_before_new_ones(turns:
     new.end()
 
 
+def test_who_is_alone_for_too_long_goes_on_beside_others(turns: _Turns) -> None:
+    with turns.alone(Cancellation(), 0.2) as turn:
+        new = Taker(turns, alone=False)
+        assert new.taken.wait(60)
+        assert not turn.lasts
+        assert turn.lasted_s >= 0.2
+        other = Taker(turns, alone=True)
+        wait_until(lambda: turns._wanted == 1, what="it to wait")
+        new.end()
+        assert not other.taken.wait(0.1)  # the first still runs
+    assert not turn.lasts
+    assert other.taken.wait(60)
+    other.end()
+
+
+def test_who_ends_in_time_was_alone_all_the_time(turns: _Turns) -> None:
+    with turns.alone(Cancellation(), 60) as turn:
+        assert turn.lasts
+    assert turn.lasts
+    assert turn.lasted_s < 60
+
+
 def test_a_cancel_ends_the_wait(turns: _Turns) -> None:
     alone = Taker(turns, alone=True)
     assert alone.taken.wait(60)

@@ -17,7 +17,9 @@ the slot is given another directory or `forget` is called.
 Memory that nobody counts. oj-box ends a run during which the kernel of the whole machine took
 more memory than the run may have. That may have been a neighbour's doing, in another slot or a
 daemon. So the run is repeated with no other slot beside it, and only if as much is taken again, and
-comes back with the run's end, was it the program. A directory has ALONE_MOST such repetitions; if
+comes back with the run's end, was it the program. The others wait no longer for that than it needs:
+once a repetition has lasted twice as long as the run before, it goes on beside others. A directory
+has ALONE_MOST repetitions, and more that clear it while they take less than ALONE_S together; if
 nothing is certain then, or no quiet moment comes, another executor judges its task (RunUnclear).
 
 Modes. Programs run as an own uid per slot, which owns nothing of the tree: the
@@ -65,6 +67,9 @@ counts as broken."""
 
 ALONE_MOST = 3
 """How often runs of one directory may stop all other slots without being cleared by that."""
+
+ALONE_S = 30.0
+"""For how long together; beyond that being cleared gives nothing back."""
 
 
 class SandboxFailure(Exception):
@@ -204,6 +209,13 @@ class _Whose(enum.Enum):
     NOBODYS = enum.auto()  # it did not come back with the run's end
 
 
+class _Alone:
+    """One run's time without others."""
+
+    lasts = True  # up to the end of the run, or now
+    lasted_s = 0.0
+
+
 class _Turns:
     """Runs at the same time, or one alone. One that wants to be alone comes before new ones."""
 
@@ -229,7 +241,8 @@ class _Turns:
                 self._changed.notify_all()
 
     @contextlib.contextmanager
-    def alone(self, cancellation: Cancellation) -> Iterator[None]:
+    def alone(self, cancellation: Cancellation, most_s: float = math.inf) -> Iterator[_Alone]:
+        """After `most_s` others may run beside it: what is yielded tells whether they may."""
         with self._changed:
             self._wanted += 1
             try:
@@ -240,11 +253,30 @@ class _Turns:
             finally:
                 self._wanted -= 1
                 self._changed.notify_all()
-        try:
-            yield
-        finally:
+        turn = _Alone()
+        began_s = time.monotonic()
+
+        def end() -> None:
             with self._changed:
-                self._alone = False
+                if turn.lasts:
+                    turn.lasts = False
+                    turn.lasted_s = time.monotonic() - began_s
+                    self._alone = False
+                    self._running += 1
+                    self._changed.notify_all()
+
+        timer = threading.Timer(min(most_s, threading.TIMEOUT_MAX), end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield turn
+        finally:
+            timer.cancel()
+            was_alone = turn.lasts
+            end()
+            turn.lasts = was_alone
+            with self._changed:
+                self._running -= 1
                 self._changed.notify_all()
 
     def _wait(
@@ -263,14 +295,19 @@ class _Slot:
     """The client's end of one slot: one conversation at a time."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.alone_left = ALONE_MOST
-        self.proven_hungry = False  # one of its directory's runs took what nobody counts, alone
+        self.start_directory()
         self._sock = sock
         self._lock = threading.Lock()
         self._number = 0
         self._broken: str | None = None
         self.clearing_s = 0.0
         """What the run before may still need: its files are freed after its answer."""
+
+    def start_directory(self) -> None:
+        """Nothing is known of the programs that come."""
+        self.alone_left = ALONE_MOST
+        self.alone_s = 0.0
+        self.proven_hungry = False  # one of its directory's runs took what nobody counts, alone
 
     def ask(
         self,
@@ -409,10 +446,14 @@ class Sandbox:
             own.alone_left -= 1
             log.info("slot %d: the kernel's memory grew by more than a limit; again alone", slot)
             _rewind(request.stdin)
-            with self._turns.alone(cancellation):
+            # As much takes as long again, and somewhat longer at most.
+            with self._turns.alone(cancellation, 2 * usage.wall_us / 1e6 + 1) as turn:
                 usage, whose = self._run_once(own, request, cancellation)
-            if whose is _Whose.COUNTED:
+            own.alone_s += turn.lasted_s
+            if whose is _Whose.COUNTED and own.alone_s < ALONE_S:
                 own.alone_left += 1  # the others were to blame, and may be so again
+            elif whose is _Whose.OWN and not turn.lasts:
+                whose = _Whose.NOBODYS
             hungry += whose is _Whose.OWN
         own.proven_hungry |= whose is _Whose.OWN
         return usage
@@ -460,8 +501,7 @@ class Sandbox:
 
     def forget(self, slot: int) -> None:
         """Drops the slot's directory and layer, so that the caller's files are not held."""
-        self._slots[slot].alone_left = ALONE_MOST
-        self._slots[slot].proven_hungry = False
+        self._slots[slot].start_directory()
         answer = self._slots[slot].ask(
             lambda number: boxwire.pack_plain(boxwire.Kind.FORGET, number),
             (),
