@@ -307,6 +307,30 @@ def test_a_log_in_is_answered_at_once_however_it_is_sent(gateway: Gateway, front
                     assert told.startswith(b"HTTP/1.1 200"), (way, told)
 
 
+def test_a_header_that_takes_long_to_read_is_not_read(gateway: Gateway) -> None:
+    honest = gateway.make_token("submit", user="ann")
+    stop = threading.Event()
+    told: Counter[tuple[int, str | None, str]] = Counter()
+
+    def attack() -> None:
+        for kind in ("application/json;", "multipart/form-data;"):
+            while not stop.is_set():
+                hostile = {"Content-Type": kind + " " * 15_000 + "="}
+                answer = gateway.call("POST", "/api/v1/session", headers=hostile)
+                told[answer.status, answer.header("Connection"), answer.json["field"]] += 1
+
+    with unchanged(gateway), ThreadPoolExecutor(4) as pool:
+        attacks = [pool.submit(attack) for _ in range(4)]
+        try:
+            wait_until(lambda: told.total() >= 100, 60, "the attack")
+            serves_others(gateway, honest)
+        finally:
+            stop.set()
+        for one in attacks:
+            one.result()
+    assert set(told) == {(431, "close", "Content-Type")}
+
+
 def test_a_body_in_pieces_is_read_to_its_end(gateway: Gateway) -> None:
     token = gateway.make_token("submit", user="ann")
     body = json.dumps(RUN).encode()
