@@ -366,8 +366,8 @@ def log_out() -> Response:
 def _find_cookie(header: str, name: str) -> str:
     """The value of a cookie, without quotes, which ours does not need.
 
-    Not by Werkzeug, whose 2.2 takes 90 ms for 8 KB of backslashes. Nor is there a bound on the header:
-    other applications of the same host may have set much.
+    Not by Werkzeug, whose 2.2 takes 90 ms for 8 KB of backslashes. Nor is there a bound on the
+    header: other applications of the same host may have set much.
     """
     for pair in header.split(";"):
         key, _, value = pair.partition("=")
