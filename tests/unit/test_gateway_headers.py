@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from oj.gateway.access import _find_cookie
 from oj.gateway.addresses import MOST_HOPS, find_client
 from oj.gateway.app import LONGEST_HEADERS, make_app
+from oj.gateway.metrics import METHODS, REQUESTS
 from oj.gateway.settings import load
 
 LENGTH = 15_000  # uWSGI takes 16 KiB of headers
@@ -121,6 +122,23 @@ def test_a_header_that_is_too_long_is_named(client: FlaskClient, name: str, path
 )
 def test_the_session_is_found_among_cookies(header: str, found: str) -> None:
     assert _find_cookie(header, "oj_session") == found
+
+
+def test_methods_that_clients_think_of_are_one_metric(client: FlaskClient) -> None:
+    def count() -> dict[str, float]:
+        return {
+            sample.labels["method"]: sample.value
+            for metric in REQUESTS.collect()
+            for sample in metric.samples
+            if sample.name.endswith("_total") and sample.labels["route"] == "none"
+        }
+
+    before = count().get("other", 0.0)
+    for number in range(20):
+        assert client.open("/none", method=f"METHOD{number}").status_code == 404
+    assert client.open("/none", method="GET").status_code == 404
+    found = count()
+    assert found["other"] == before + 20 and set(found) <= {*METHODS, "other"}
 
 
 def test_so_many_hops_of_proxies_are_looked_at() -> None:
