@@ -658,6 +658,24 @@ def test_a_task_counts_for_whose_it_is_whoever_adds_it(cluster: loopback.Cluster
         assert small.call("POST", "/api/v1/tasks", task, token=admin).status == 201
 
 
+def test_a_name_that_cannot_be_refuses_its_task_and_nothing_else(
+    cluster: loopback.Cluster,
+) -> None:
+    with Gateway(cluster.addresses, "processes = 1\n[limits]\nstored = 100K\n") as small:
+        admin = small.make_token("admin", user="root-names")
+        eve = small.make_token("submit", user="eve-names")
+        for user in ("a\nb", "x" * 129):
+            sent = {**RUN, "user": user}
+            refused = small.call("POST", "/api/v1/tasks", sent, token=admin)
+            assert refused.json["field"] == "user" and refused.status in (413, 422)
+            refused = small.call("POST", "/api/v1/tasks/batch", {"tasks": [sent]}, token=admin)
+            assert refused.json["field"] == "user" and refused.status in (413, 422)
+        # The bound still holds, for commands too.
+        large = {"execute": {"command": ["/bin/true", *["x" * 8000] * 20]}}
+        refused = small.call("POST", "/api/v1/tasks", large, token=eve)
+        assert refused.status == 429 and refused.json["limit_bytes"] == 100 << 10
+
+
 def test_tasks_are_rejudged_together_or_not_at_all(cluster: loopback.Cluster) -> None:
     with Gateway(cluster.addresses, "[limits]\nstored = 300K\n") as small:
         token = small.make_token("submit", user="gus-stored")

@@ -23,7 +23,7 @@ from flask import Flask
 
 import servers
 from oj import archive
-from oj.errors import Oversized, Rejected
+from oj.errors import BadSettings, Oversized, Rejected, Unavailable, UnknownCall
 from oj.gateway import bodies, json_bounds
 from oj.gateway.addresses import find_client, network_of
 from oj.gateway.bodies import YOUNG_S, BodySeats
@@ -34,6 +34,9 @@ from oj.gateway.problems import Problem
 from oj.gateway.reading import parse_json, read_batch
 from oj.gateway.settings import load
 from oj.gateway.storage import Storage
+from oj.gateway.storage import measure as measure_tasks
+from oj.model import Data, File, Step, Task
+from oj.model import Test as TestOfTask
 from oj.rpc import ttypes as rpc
 from oj.settings import parse_size
 from servers import wait_until
@@ -699,8 +702,76 @@ def test_a_judicator_that_does_not_know_the_call_refuses_nothing() -> None:
     def store(user: str, amount: int, most: int) -> rpc.Quota:
         nonlocal calls
         calls += 1
-        raise Rejected("n1:7500 does not know the call store")
+        raise UnknownCall("n1:7500 does not know the call store")
 
     for _ in range(10):
         storage.charge("ann", 5000, store)
     assert calls == 1
+
+
+def test_no_other_refusal_lets_everybody_store_what_they_like() -> None:
+    day, storage = Day(), Storage(10_000)
+
+    def store(user: str, amount: int, most: int) -> rpc.Quota:
+        raise Rejected("user has characters that cannot be printed", "user")
+
+    with pytest.raises(Rejected, match="printed"):
+        storage.charge("a\nb", 100, store)
+    with pytest.raises(Problem, match="10000"):
+        storage.charge("ann", 20_000, day.store)
+
+
+@pytest.mark.parametrize(
+    "failure", [Unavailable("nobody answers"), Rejected("no"), UnknownCall("")]
+)
+def test_what_was_taken_before_is_kept_when_no_more_can_be_taken(failure: Exception) -> None:
+    day, storage = Day(), Storage(1 << 20)
+    storage.charge("ann", 1000, day.store)
+    left = day.used - 1000
+
+    def store(user: str, amount: int, most: int) -> rpc.Quota:
+        raise failure
+
+    with contextlib.suppress(Unavailable, Rejected):
+        storage.charge("ann", left + 1, store)
+    calls = day.calls
+    storage.charge("ann", left, day.store)
+    assert day.calls == calls
+
+
+def test_more_than_judicators_count_is_no_setting(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("[limits]\nstored = 1024T\n")
+    assert load(path).limits.stored_bytes == 1 << 50
+    path.write_text("[limits]\nstored = 1025T\n")
+    with pytest.raises(BadSettings, match="is more than 1024T"):
+        load(path)
+
+
+def test_all_of_a_task_counts_for_what_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("")
+    app = Flask(__name__)
+    app.extensions["oj.settings"] = load(path)
+
+    def measure(**what: object) -> int:
+        return measure_tasks([Task(user="ann", **what)])["ann"]
+
+    with app.app_context():
+        least = measure()
+        word = "é" * 1000
+        for what in (
+            {"compile": Step((word,))},
+            {"execute": Step((word,))},
+            {"tags": frozenset({word})},
+            {"key": word},
+            {"webhook": word},
+            {"language": word},
+            {"tests": (TestOfTask(name=word),)},
+            {"source": (File(word, Data(digest="a" * 64)),)},
+            {"data": (File(word, Data(digest="a" * 64)),)},
+        ):
+            assert measure(**what) >= least + 2000, what
+        many = tuple(TestOfTask("", Data(digest="a" * 64), Data(digest="b" * 64)) for _ in range(9))
+        assert measure(tests=many) >= least + 9 * 128
+        assert measure(execute=Step(("\ud800",))) > least

@@ -220,10 +220,12 @@ def _own(tasks: list[Task]) -> list[Task]:
     for task in tasks:
         if task.user and task.user != one.user and not one.is_admin:
             raise Problem(403, "only the role 'admin' may add tasks of other users", "user")
+        # Before anything is charged to whoever that is.
+        user = model.check_word(task.user or one.user, "user", empty=True)
         owned.append(
             replace(
                 task,
-                user=task.user or one.user,
+                user=user,
                 webhook_token=one.owner if task.webhook else None,
             )
         )
