@@ -733,7 +733,9 @@ def test_large_tasks_of_one_token_are_read_two_at_a_time(cluster: loopback.Clust
                 return Counter(call.result().status for call in calls)
 
         assert read(f"/api/v1/tasks/{small}") == {200: 60}
-        for path in (large, f"{large}/tests/7/input"):
+        # Who waits for one, and knows it otherwise, reads it as well.
+        waited = f"{large}/wait?status=success&tests_done=7&timeout=1"
+        for path in (large, f"{large}/tests/7/input", waited):
             # Two are read, and three wait, a third of the threads for that.
             told = read(f"/api/v1/tasks/{path}")
             assert set(told) == {200, 429}, told
