@@ -25,7 +25,7 @@ import loopback
 import servers
 from gateways import Gateway, Nginx
 from oj.cli.remote.gateway import Gateway as RemoteGateway
-from oj.gateway.bodies import GRACE_S
+from oj.gateway.bodies import ANSWER_BYTES, GRACE_S
 from oj.gateway.ini import CONNECTION_BYTES
 from servers import wait_until
 
@@ -713,6 +713,34 @@ def test_a_flood_of_wrong_cookies_leaves_sessions_that_were_opened(
         # One that was not seen here before is not looked up.
         status, detail = ask(elsewhere)
         assert status == 429 and "wrong sessions" in detail
+
+
+def test_files_of_the_page_that_nobody_takes_hold_few_threads(gateway: Gateway) -> None:
+    honest = gateway.make_token("submit", user="ann")
+    path = "/static/codemirror/lib/codemirror.js"
+    assert len(gateway.call("GET", path).body) > ANSWER_BYTES
+    squeezed = gateway.call("GET", path, headers={"Accept-Encoding": "gzip"})
+    assert squeezed.status == 200 and len(squeezed.body) < ANSWER_BYTES
+    told: Counter[bytes] = Counter()
+    with unchanged(gateway), ExitStack() as stack:
+        for _ in range(ATTACKERS):
+            one = stack.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            # As over a network: with the segments of loopback the kernel takes all of it.
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+            one.settimeout(60)
+            one.connect(("127.0.0.1", gateway.port))
+            one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            told[one.recv(12)[9:]] += 1
+        # A third of the threads for long requests, of each of two processes; more only where the
+        # first of them were given up meanwhile.
+        assert told[b"429"] > ATTACKERS / 2 and set(told) == {b"200", b"429"}
+        serves_others(gateway, honest)
+        # A class that loads the page is not refused beside it.
+        with ThreadPoolExecutor(16) as pool:
+            compressed = {"Accept-Encoding": "gzip"}
+            calls = [pool.submit(gateway.call, "GET", path, headers=compressed) for _ in range(100)]
+            assert {one.result().status for one in calls} == {200}
 
 
 def test_large_tasks_of_one_token_are_read_two_at_a_time(cluster: loopback.Cluster) -> None:

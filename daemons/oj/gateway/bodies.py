@@ -69,7 +69,9 @@ LOGIN_BYTES = 4 << 10
 LOGIN_PATH = "/api/v1/session"
 ARRIVED = "oj.body"  # in the environment of a request whose body is there
 ARRIVED_BYTES = 8 << 10  # so much has come with the headers
-ANSWER_BYTES = 256 << 10  # larger ones count while they are sent
+# Larger ones count while they are sent; what the socket to uWSGI's router takes (208 KiB, unless
+# net.core.wmem_default is another) holds no thread.
+ANSWER_BYTES = 192 << 10
 NEEDED = "another request needed its place"
 NO_MEMORY = "large requests fill the gateway's memory"
 
@@ -449,9 +451,10 @@ def _drain(answer: Response) -> Response:
 
 def _charge_answer(answer: Response) -> Response:
     """A large answer holds a thread until the client has taken it, however slowly it does, and its
-    memory unless it is read bit by bit."""
-    if "visitor" not in g or answer.mimetype == "text/event-stream":
-        return answer
+    memory unless it is read bit by bit. That goes for what is open to everybody as well; the files
+    of the page are small enough when they are sent compressed."""
+    if "payer" not in g or answer.mimetype == "text/event-stream":
+        return answer  # streams have places of their own
     size_bytes = answer.content_length or 0
     if size_bytes <= ANSWER_BYTES:
         return answer
