@@ -743,6 +743,36 @@ def test_files_of_the_page_that_nobody_takes_hold_few_threads(gateway: Gateway) 
             assert {one.result().status for one in calls} == {200}
 
 
+def test_a_body_at_speed_that_gives_way_is_told_so(cluster: loopback.Cluster) -> None:
+    length = 8 * MB
+    head = f"PUT /api/v1/blobs/{'a' * 64} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Content-Length: {length}\r\n"
+    with Gateway(cluster.addresses, "processes = 1\n[limits]\nbody = 8M\nmemory = 24M\n") as one:
+        tokens = [one.make_token("submit", user=user) for user in ("eve", "mal")]
+        pauses_s = (0.1, 0.1, 0.01, 0.01)  # those that are behind give way to the others
+
+        def send(token: str, pause_s: float) -> bytes:
+            with socket.create_connection(("127.0.0.1", one.port), 60) as connection:
+                connection.sendall(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+                # All that was announced can be sent, whatever happens to it meanwhile.
+                for _ in range(4 * length // MB):
+                    connection.sendall(bytes(MB // 4))
+                    time.sleep(pause_s / 4)
+                answer = b""
+                while b"\r\n\r\n" not in answer:
+                    answer += connection.recv(4096)
+                return answer
+
+        with ThreadPoolExecutor(4) as pool:
+            told = [answer for _ in range(5) for answer in pool.map(send, tokens * 2, pauses_s)]
+        statuses = Counter(answer[9:12] for answer in told)
+        # Read to the end, it is not what its digest says.
+        assert statuses[b"503"] and statuses[b"422"], statuses
+        assert set(statuses) <= {b"422", b"429", b"503"}
+        for answer in told:
+            assert answer.startswith(b"HTTP/1.1 422") or b"\r\nRetry-After: " in answer
+
+
 def test_large_tasks_of_one_token_are_read_two_at_a_time(cluster: loopback.Cluster) -> None:
     with Gateway(cluster.addresses, "processes = 1\nthreads = 16") as one:
         token, other = one.make_token("submit", user="ann"), one.make_token("read")

@@ -26,8 +26,16 @@ from oj import archive
 from oj.errors import BadSettings, Oversized, Rejected, Unavailable, UnknownCall
 from oj.gateway import bodies, json_bounds
 from oj.gateway.addresses import find_client, network_of
-from oj.gateway.bodies import YOUNG_S, BodySeats
-from oj.gateway.ini import BACKLOG, CONNECTION_BYTES, CONNECTIONS, find_backlog, worker_bytes
+from oj.gateway.bodies import GRACE_S, NO_MEMORY, YOUNG_S, BodySeats, Seat
+from oj.gateway.ini import (
+    BACKLOG,
+    CONNECTION_BYTES,
+    CONNECTIONS,
+    WORKER_BYTES,
+    find_backlog,
+    worker_bytes,
+    write_ini,
+)
 from oj.gateway.limits import Memory, Seats, Threads, Turns
 from oj.gateway.main import OWN_BYTES, find_memory_limit
 from oj.gateway.problems import Problem
@@ -246,6 +254,20 @@ def test_a_log_in_a_packet_behind_its_headers_is_not_called_off() -> None:
     for _ in range(int(hostile)):
         seats.enter("school", -1, 1000).received = 1
     assert not honest.ended
+
+
+def test_who_has_most_seats_gives_up_the_oldest() -> None:
+    """However many log-ins an address begins, it takes the place of its own."""
+    seats = BodySeats(None, lambda: 8, 16384.0, 0)
+    honest = [seats.enter(client, -1, 100) for client in ("ann", "ben")]
+    hostile = [seats.enter("eve", -1, 1000) for _ in range(500)]
+    assert not any(seat.ended for seat in honest)
+    assert [bool(seat.ended) for seat in hostile] == [True] * 494 + [False] * 6
+    # Where nobody has more than others, the oldest gives way.
+    others = [seats.enter(f"c{number}", -1, 100) for number in range(5)]
+    assert not any(seat.ended for seat in (*honest, *others)) and hostile[-2].ended
+    late = seats.enter("c5", -1, 100)
+    assert honest[0].ended and not late.ended and not hostile[-1].ended
 
 
 def test_seats_that_long_requests_need_are_given_back() -> None:
@@ -516,6 +538,34 @@ def test_bodies_that_fill_the_memory_give_way_to_who_holds_less() -> None:
     assert memory.total_bytes == 0 and seats.total == 0
 
 
+def test_a_body_at_speed_is_told_to_stop_and_not_cut_off() -> None:
+    memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
+    fast = Sender(seats, memory, "eve", 16 * MB)
+    fast.send(3 * MB)
+    stopped = seats.give_way(Seat("ann", -1, MB, 0.0, 1.0), 20 * MB, memory, True)
+    assert stopped is None  # she has nothing else that could
+    with seats._lock:
+        seats._call_off(fast.seat, NO_MEMORY)
+    with contextlib.suppress(OSError):
+        fast.wire.far.sendall(bytes(64 * KB))
+    wait_until(lambda: fast.status == 503, 60, "the end of the body")
+    assert fast.seat.stop_s and fast.seat.received < 4 * MB
+    # What follows can be read, and forgotten.
+    fast.wire.far.sendall(b"more")
+    assert not fast.wire.is_cut()
+
+
+def test_a_body_that_does_not_see_that_it_shall_stop_is_cut_off() -> None:
+    memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
+    stalled = Sender(seats, memory, "eve", 16 * MB)
+    stalled.send(3 * MB)
+    with seats._lock:
+        seats._call_off(stalled.seat, NO_MEMORY)
+    # It would wait for what does not come, on a thread that nobody counts.
+    wait_until(lambda: stalled.status == 503, 60, "the end of the body")
+    assert not stalled.seat.stop_s and seats.total == 0
+
+
 def test_two_clients_with_large_bodies_do_not_take_turns_in_calling_them_off() -> None:
     memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
     memory.open("ben").add(6 * MB)  # by something else than a body
@@ -628,6 +678,32 @@ def test_the_backlog_is_what_the_kernel_takes_at_most(tmp_path: Path) -> None:
     for told, found in (("128\n", 128), ("4096\n", BACKLOG), ("", BACKLOG)):
         limit.write_text(told)
         assert find_backlog(limit) == found
+
+
+def test_the_guide_has_the_bounds_of_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("")
+    worker = worker_bytes(load(path)) >> 20
+    guide = (servers.TREE / "docs" / "administrator.md").read_text()
+    [told] = re.findall(r"The unit bounds the memory of a gateway \((.*?)\)(.*?)\n\n", guide, re.S)
+    numbers = [int(number) for number in re.findall(r"(\d+)M\b", " ".join(told))]
+    high, most, each, own, rest, less = numbers
+    assert each == worker and own << 20 == WORKER_BYTES
+    assert rest << 20 >= OWN_BYTES
+    unit = (servers.TREE / "units" / "oj-gateway.service").read_text()
+    assert f"\nMemoryHigh={high}M\nMemoryMax={most}M\n" in unit
+    assert high == 2 * each + rest and most == high + each - less
+    # A router that takes more than its part is the largest of all then, whatever `memory` is.
+    for one in (each // 2, each, 4 * each):
+        free = rest - (OWN_BYTES >> 20) + one - less
+        assert free + (CONNECTIONS * CONNECTION_BYTES >> 20) > one
+
+
+def test_a_read_waits_longer_than_a_body_may_take_to_begin(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("")
+    [timeout] = re.findall(r"(?m)^socket-timeout = (\d+)$", write_ini(load(path), path))
+    assert int(timeout) > GRACE_S
 
 
 def test_rules_for_a_gateways_firewall_load() -> None:
