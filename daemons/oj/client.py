@@ -26,7 +26,7 @@ from thrift.Thrift import TApplicationException
 
 from oj.calls import TIMEOUT_S, Calls
 from oj.clock import Deadline, backoff
-from oj.errors import Missing, Oversized, Rejected, Unavailable
+from oj.errors import Missing, Oversized, Rejected, Unavailable, UnknownCall
 from oj.link import (
     ALONE_PROBE_S,
     BROKEN,
@@ -286,7 +286,7 @@ class Channel(Calls):
         except TApplicationException as error:
             self.close()
             if error.type == TApplicationException.UNKNOWN_METHOD:
-                raise Rejected(f"{where} does not know the call {method}") from None
+                raise UnknownCall(f"{where} does not know the call {method}") from None
             self._places.fails(link.names)
             raise Unavailable(f"{where}: {error}") from None
         except BROKEN as error:

@@ -24,6 +24,10 @@ class Missing(Rejected):
     """What the request names does not exist."""
 
 
+class UnknownCall(Rejected):
+    """Who was asked is older than the call."""
+
+
 class Oversized(Rejected):
     """The request is larger than a limit."""
 

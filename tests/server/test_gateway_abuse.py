@@ -25,8 +25,11 @@ import loopback
 import servers
 from gateways import Gateway, Nginx
 from oj.cli.remote.gateway import Gateway as RemoteGateway
-from oj.gateway.bodies import GRACE_S
+from oj.client import Judicators
+from oj.gateway.app import make_app
+from oj.gateway.bodies import ANSWER_BYTES, GRACE_S
 from oj.gateway.ini import CONNECTION_BYTES
+from oj.gateway.settings import load
 from servers import wait_until
 
 RUN = {"execute": {"command": ["/bin/true"]}}
@@ -275,7 +278,9 @@ def test_a_body_that_does_not_come_is_given_up_and_said_so(gateway: Gateway) -> 
             answer += piece
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"application/problem+json" in answer
-    assert "100 bytes" in json.loads(answer.partition(b"\r\n\r\n")[2])["detail"]
+    detail = json.loads(answer.partition(b"\r\n\r\n")[2])["detail"]
+    # Not because a read ended before the grace of a body did.
+    assert "100 bytes" in detail and "it came too slowly" in detail
 
 
 @pytest.mark.parametrize("front", ["gateway", "nginx"])
@@ -315,6 +320,30 @@ def test_a_log_in_is_answered_at_once_however_it_is_sent(gateway: Gateway, front
                 else:
                     assert told.startswith(b"HTTP/1.1 200"), (way, told)
             assert late < 3, way
+
+
+def test_a_header_that_takes_long_to_read_is_not_read(gateway: Gateway) -> None:
+    honest = gateway.make_token("submit", user="ann")
+    stop = threading.Event()
+    told: Counter[tuple[int, str | None, str]] = Counter()
+
+    def attack() -> None:
+        for kind in ("application/json;", "multipart/form-data;"):
+            while not stop.is_set():
+                hostile = {"Content-Type": kind + " " * 15_000 + "="}
+                answer = gateway.call("POST", "/api/v1/session", headers=hostile)
+                told[answer.status, answer.header("Connection"), answer.json["field"]] += 1
+
+    with unchanged(gateway), ThreadPoolExecutor(4) as pool:
+        attacks = [pool.submit(attack) for _ in range(4)]
+        try:
+            wait_until(lambda: told.total() >= 100, 60, "the attack")
+            serves_others(gateway, honest)
+        finally:
+            stop.set()
+        for one in attacks:
+            one.result()
+    assert set(told) == {(431, "close", "Content-Type")}
 
 
 def test_a_body_in_pieces_is_read_to_its_end(gateway: Gateway) -> None:
@@ -644,6 +673,24 @@ def test_a_task_counts_for_whose_it_is_whoever_adds_it(cluster: loopback.Cluster
         assert small.call("POST", "/api/v1/tasks", task, token=admin).status == 201
 
 
+def test_a_name_that_cannot_be_refuses_its_task_and_nothing_else(
+    cluster: loopback.Cluster,
+) -> None:
+    with Gateway(cluster.addresses, "processes = 1\n[limits]\nstored = 100K\n") as small:
+        admin = small.make_token("admin", user="root-names")
+        eve = small.make_token("submit", user="eve-names")
+        for user in ("a\nb", "x" * 129):
+            sent = {**RUN, "user": user}
+            refused = small.call("POST", "/api/v1/tasks", sent, token=admin)
+            assert refused.json["field"] == "user" and refused.status in (413, 422)
+            refused = small.call("POST", "/api/v1/tasks/batch", {"tasks": [sent]}, token=admin)
+            assert refused.json["field"] == "user" and refused.status in (413, 422)
+        # The bound still holds, for commands too.
+        large = {"execute": {"command": ["/bin/true", *["x" * 8000] * 20]}}
+        refused = small.call("POST", "/api/v1/tasks", large, token=eve)
+        assert refused.status == 429 and refused.json["limit_bytes"] == 100 << 10
+
+
 def test_tasks_are_rejudged_together_or_not_at_all(cluster: loopback.Cluster) -> None:
     with Gateway(cluster.addresses, "[limits]\nstored = 300K\n") as small:
         token = small.make_token("submit", user="gus-stored")
@@ -683,6 +730,64 @@ def test_a_flood_of_wrong_cookies_leaves_sessions_that_were_opened(
         assert status == 429 and "wrong sessions" in detail
 
 
+def test_files_of_the_page_that_nobody_takes_hold_few_threads(gateway: Gateway) -> None:
+    honest = gateway.make_token("submit", user="ann")
+    path = "/static/codemirror/lib/codemirror.js"
+    assert len(gateway.call("GET", path).body) > ANSWER_BYTES
+    squeezed = gateway.call("GET", path, headers={"Accept-Encoding": "gzip"})
+    assert squeezed.status == 200 and len(squeezed.body) < ANSWER_BYTES
+    told: Counter[bytes] = Counter()
+    with unchanged(gateway), ExitStack() as stack:
+        for _ in range(ATTACKERS):
+            one = stack.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            # As over a network: with the segments of loopback the kernel takes all of it.
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+            one.settimeout(60)
+            one.connect(("127.0.0.1", gateway.port))
+            one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            told[one.recv(12)[9:]] += 1
+        # A third of the threads for long requests, of each of two processes; more only where the
+        # first of them were given up meanwhile.
+        assert told[b"429"] > ATTACKERS / 2 and set(told) == {b"200", b"429"}
+        serves_others(gateway, honest)
+        # A class that loads the page is not refused beside it.
+        with ThreadPoolExecutor(16) as pool:
+            compressed = {"Accept-Encoding": "gzip"}
+            calls = [pool.submit(gateway.call, "GET", path, headers=compressed) for _ in range(100)]
+            assert {one.result().status for one in calls} == {200}
+
+
+def test_a_body_at_speed_that_gives_way_is_told_so(cluster: loopback.Cluster) -> None:
+    length = 8 * MB
+    head = f"PUT /api/v1/blobs/{'a' * 64} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Content-Length: {length}\r\n"
+    with Gateway(cluster.addresses, "processes = 1\n[limits]\nbody = 8M\nmemory = 24M\n") as one:
+        tokens = [one.make_token("submit", user=user) for user in ("eve", "mal")]
+        pauses_s = (0.1, 0.1, 0.01, 0.01)  # those that are behind give way to the others
+
+        def send(token: str, pause_s: float) -> bytes:
+            with socket.create_connection(("127.0.0.1", one.port), 60) as connection:
+                connection.sendall(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+                # All that was announced can be sent, whatever happens to it meanwhile.
+                for _ in range(4 * length // MB):
+                    connection.sendall(bytes(MB // 4))
+                    time.sleep(pause_s / 4)
+                answer = b""
+                while b"\r\n\r\n" not in answer:
+                    answer += connection.recv(4096)
+                return answer
+
+        with ThreadPoolExecutor(4) as pool:
+            told = [answer for _ in range(5) for answer in pool.map(send, tokens * 2, pauses_s)]
+        statuses = Counter(answer[9:12] for answer in told)
+        # Read to the end, it is not what its digest says.
+        assert statuses[b"503"] and statuses[b"422"], statuses
+        assert set(statuses) <= {b"422", b"429", b"503"}
+        for answer in told:
+            assert answer.startswith(b"HTTP/1.1 422") or b"\r\nRetry-After: " in answer
+
+
 def test_large_tasks_of_one_token_are_read_two_at_a_time(cluster: loopback.Cluster) -> None:
     with Gateway(cluster.addresses, "processes = 1\nthreads = 16") as one:
         token, other = one.make_token("submit", user="ann"), one.make_token("read")
@@ -701,12 +806,48 @@ def test_large_tasks_of_one_token_are_read_two_at_a_time(cluster: loopback.Clust
                 return Counter(call.result().status for call in calls)
 
         assert read(f"/api/v1/tasks/{small}") == {200: 60}
-        for path in (large, f"{large}/tests/7/input"):
+        # Who waits for one, and knows it otherwise, reads it as well.
+        waited = f"{large}/wait?status=success&tests_done=7&timeout=1"
+        for path in (large, f"{large}/tests/7/input", waited):
             # Two are read, and three wait, a third of the threads for that.
             told = read(f"/api/v1/tasks/{path}")
             assert set(told) == {200, 429}, told
         for task in (large, small):
             one.call("POST", f"/api/v1/tasks/{task}/cancel", token=token)
+
+
+def test_who_waits_for_a_large_task_reads_it_in_a_turn(
+    cluster: loopback.Cluster, gateway: Gateway, tmp_path: Path
+) -> None:
+    token = gateway.make_token("submit", user="ann")
+    many = {**SLEEP, "tests": [{"input": {"text": str(n)}} for n in range(100)]}
+    tasks = [
+        gateway.call("POST", "/api/v1/tasks", task, token=token).json["id"]
+        for task in (many, SLEEP)
+    ]
+    (tmp_path / "gateway.conf").write_text(gateway.config)
+    app = make_app(load(tmp_path / "gateway.conf"))
+    threads, turns = app.extensions["oj.threads"], app.extensions["oj.reading"].turns
+    with Judicators(cluster.addresses) as judicators:
+        payer = judicators.find_token(token).id
+
+    def wait_for(task: str) -> int:
+        path = f"/api/v1/tasks/{task}/wait?timeout=0.1"
+        headers = {"Authorization": f"Bearer {token}"}
+        return app.test_client().get(path, headers=headers).status_code
+
+    with ThreadPoolExecutor(1) as pool:
+        with ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(turns.take(payer))
+            assert wait_for(tasks[1]) == 200
+            call = pool.submit(wait_for, tasks[0])
+            waits = app.extensions["oj.waits"]
+            wait_until(lambda: threads.held == 1 and not waits.total, 60, "the end of the wait")
+        assert call.result() == 200
+    assert threads.held == 0 and not turns._running
+    for task in tasks:
+        gateway.call("POST", f"/api/v1/tasks/{task}/cancel", token=token)
 
 
 def test_who_finds_no_place_to_wait_looks_now_and_then(cluster: loopback.Cluster) -> None:

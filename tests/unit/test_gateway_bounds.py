@@ -21,17 +21,28 @@ from flask import Flask
 
 import servers
 from oj import archive
-from oj.errors import Oversized, Rejected
+from oj.errors import BadSettings, Oversized, Rejected, Unavailable, UnknownCall
 from oj.gateway import bodies, json_bounds
 from oj.gateway.addresses import find_client, network_of
-from oj.gateway.bodies import YOUNG_S, BodySeats
-from oj.gateway.ini import BACKLOG, CONNECTION_BYTES, CONNECTIONS, find_backlog, worker_bytes
+from oj.gateway.bodies import GRACE_S, NO_MEMORY, YOUNG_S, BodySeats, Seat
+from oj.gateway.ini import (
+    BACKLOG,
+    CONNECTION_BYTES,
+    CONNECTIONS,
+    WORKER_BYTES,
+    find_backlog,
+    worker_bytes,
+    write_ini,
+)
 from oj.gateway.limits import Memory, Seats, Threads, Turns
 from oj.gateway.main import OWN_BYTES, find_memory_limit
 from oj.gateway.problems import Problem
 from oj.gateway.reading import parse_json, read_batch
 from oj.gateway.settings import load
 from oj.gateway.storage import Storage
+from oj.gateway.storage import measure as measure_tasks
+from oj.model import Data, File, Step, Task
+from oj.model import Test as TestOfTask
 from oj.rpc import ttypes as rpc
 from oj.settings import parse_size
 from servers import wait_until
@@ -241,6 +252,20 @@ def test_a_log_in_a_packet_behind_its_headers_is_not_called_off() -> None:
     for _ in range(int(hostile)):
         seats.enter("school", -1, 1000).received = 1
     assert not honest.ended
+
+
+def test_who_has_most_seats_gives_up_the_oldest() -> None:
+    """However many log-ins an address begins, it takes the place of its own."""
+    seats = BodySeats(None, lambda: 8, 16384.0, 0)
+    honest = [seats.enter(client, -1, 100) for client in ("ann", "ben")]
+    hostile = [seats.enter("eve", -1, 1000) for _ in range(500)]
+    assert not any(seat.ended for seat in honest)
+    assert [bool(seat.ended) for seat in hostile] == [True] * 494 + [False] * 6
+    # Where nobody has more than others, the oldest gives way.
+    others = [seats.enter(f"c{number}", -1, 100) for number in range(5)]
+    assert not any(seat.ended for seat in (*honest, *others)) and hostile[-2].ended
+    late = seats.enter("c5", -1, 100)
+    assert honest[0].ended and not late.ended and not hostile[-1].ended
 
 
 def test_seats_that_long_requests_need_are_given_back() -> None:
@@ -469,6 +494,11 @@ class Sender:
             self.status = problem.status
         finally:
             self.bill.close()
+        with contextlib.suppress(OSError):
+            # What follows is forgotten, or the connection is closed, as when a request has ended.
+            while self.seat.stop_s and self.wire.near.recv(64 * KB):
+                pass
+            self.wire.near.shutdown(socket.SHUT_RDWR)
 
     def send(self, amount_bytes: int) -> None:
         sent = self.seat.received + amount_bytes
@@ -509,6 +539,34 @@ def test_bodies_that_fill_the_memory_give_way_to_who_holds_less() -> None:
     for one in slow:
         one.end()
     assert memory.total_bytes == 0 and seats.total == 0
+
+
+def test_a_body_at_speed_is_told_to_stop_and_not_cut_off() -> None:
+    memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
+    fast = Sender(seats, memory, "eve", 16 * MB)
+    fast.send(3 * MB)
+    stopped = seats.give_way(Seat("ann", -1, MB, 0.0, 1.0), 20 * MB, memory, True)
+    assert stopped is None  # she has nothing else that could
+    with seats._lock:
+        seats._call_off(fast.seat, NO_MEMORY)
+    with contextlib.suppress(OSError):
+        fast.wire.far.sendall(bytes(64 * KB))
+    wait_until(lambda: fast.status == 503, 60, "the end of the body")
+    assert fast.seat.stop_s and fast.seat.received < 4 * MB
+    # What follows can be sent, and is forgotten.
+    fast.wire.far.sendall(bytes(4 * MB))
+    assert fast.end() == 503
+
+
+def test_a_body_that_does_not_see_that_it_shall_stop_is_cut_off() -> None:
+    memory, seats = Memory(24 * MB, 32 * MB), BodySeats(20, 40, 1e-9)
+    stalled = Sender(seats, memory, "eve", 16 * MB)
+    stalled.send(3 * MB)
+    with seats._lock:
+        seats._call_off(stalled.seat, NO_MEMORY)
+    # It would wait for what does not come, on a thread that nobody counts.
+    wait_until(lambda: stalled.status == 503, 60, "the end of the body")
+    assert not stalled.seat.stop_s and seats.total == 0
 
 
 def test_two_clients_with_large_bodies_do_not_take_turns_in_calling_them_off() -> None:
@@ -625,6 +683,32 @@ def test_the_backlog_is_what_the_kernel_takes_at_most(tmp_path: Path) -> None:
         assert find_backlog(limit) == found
 
 
+def test_the_guide_has_the_bounds_of_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("")
+    worker = worker_bytes(load(path)) >> 20
+    guide = (servers.TREE / "docs" / "administrator.md").read_text()
+    [told] = re.findall(r"The unit bounds the memory of a gateway \((.*?)\)(.*?)\n\n", guide, re.S)
+    numbers = [int(number) for number in re.findall(r"(\d+)M\b", " ".join(told))]
+    high, most, each, own, rest, less = numbers
+    assert each == worker and own << 20 == WORKER_BYTES
+    assert rest << 20 >= OWN_BYTES
+    unit = (servers.TREE / "units" / "oj-gateway.service").read_text()
+    assert f"\nMemoryHigh={high}M\nMemoryMax={most}M\n" in unit
+    assert high == 2 * each + rest and most == high + each - less
+    # A router that takes more than its part is the largest of all then, whatever `memory` is.
+    for one in (each // 2, each, 4 * each):
+        free = rest - (OWN_BYTES >> 20) + one - less
+        assert free + (CONNECTIONS * CONNECTION_BYTES >> 20) > one
+
+
+def test_a_read_waits_longer_than_a_body_may_take_to_begin(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("")
+    [timeout] = re.findall(r"(?m)^socket-timeout = (\d+)$", write_ini(load(path), path))
+    assert int(timeout) > GRACE_S
+
+
 def test_rules_for_a_gateways_firewall_load() -> None:
     """What the guide shows, as nft itself reads it."""
     guide = (servers.TREE / "docs" / "administrator.md").read_text()
@@ -695,8 +779,76 @@ def test_a_judicator_that_does_not_know_the_call_refuses_nothing() -> None:
     def store(user: str, amount: int, most: int) -> rpc.Quota:
         nonlocal calls
         calls += 1
-        raise Rejected("n1:7500 does not know the call store")
+        raise UnknownCall("n1:7500 does not know the call store")
 
     for _ in range(10):
         storage.charge("ann", 5000, store)
     assert calls == 1
+
+
+def test_no_other_refusal_lets_everybody_store_what_they_like() -> None:
+    day, storage = Day(), Storage(10_000)
+
+    def store(user: str, amount: int, most: int) -> rpc.Quota:
+        raise Rejected("user has characters that cannot be printed", "user")
+
+    with pytest.raises(Rejected, match="printed"):
+        storage.charge("a\nb", 100, store)
+    with pytest.raises(Problem, match="10000"):
+        storage.charge("ann", 20_000, day.store)
+
+
+@pytest.mark.parametrize(
+    "failure", [Unavailable("nobody answers"), Rejected("no"), UnknownCall("")]
+)
+def test_what_was_taken_before_is_kept_when_no_more_can_be_taken(failure: Exception) -> None:
+    day, storage = Day(), Storage(1 << 20)
+    storage.charge("ann", 1000, day.store)
+    left = day.used - 1000
+
+    def store(user: str, amount: int, most: int) -> rpc.Quota:
+        raise failure
+
+    with contextlib.suppress(Unavailable, Rejected):
+        storage.charge("ann", left + 1, store)
+    calls = day.calls
+    storage.charge("ann", left, day.store)
+    assert day.calls == calls
+
+
+def test_more_than_judicators_count_is_no_setting(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("[limits]\nstored = 1024T\n")
+    assert load(path).limits.stored_bytes == 1 << 50
+    path.write_text("[limits]\nstored = 1025T\n")
+    with pytest.raises(BadSettings, match="is more than 1024T"):
+        load(path)
+
+
+def test_all_of_a_task_counts_for_what_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.conf"
+    path.write_text("")
+    app = Flask(__name__)
+    app.extensions["oj.settings"] = load(path)
+
+    def measure(**what: object) -> int:
+        return measure_tasks([Task(user="ann", **what)])["ann"]
+
+    with app.app_context():
+        least = measure()
+        word = "é" * 1000
+        for what in (
+            {"compile": Step((word,))},
+            {"execute": Step((word,))},
+            {"tags": frozenset({word})},
+            {"key": word},
+            {"webhook": word},
+            {"language": word},
+            {"tests": (TestOfTask(name=word),)},
+            {"source": (File(word, Data(digest="a" * 64)),)},
+            {"data": (File(word, Data(digest="a" * 64)),)},
+        ):
+            assert measure(**what) >= least + 2000, what
+        many = tuple(TestOfTask("", Data(digest="a" * 64), Data(digest="b" * 64)) for _ in range(9))
+        assert measure(tests=many) >= least + 9 * 128
+        assert measure(execute=Step(("\ud800",))) > least

@@ -228,7 +228,7 @@ def identify() -> Visitor:
         if kind.lower() != "bearer":
             raise unauthorized("Authorization must be 'Bearer TOKEN'")
         return _admit(secret.strip())
-    cookie = request.cookies.get(_cookie(), "")
+    cookie = _find_cookie(request.headers.get("Cookie", ""), _cookie())
     if cookie:
         token = access().find_session(cookie, g.client)
         if token is not None:
@@ -361,6 +361,19 @@ def log_out() -> Response:
     answer = Response(status=204)
     answer.delete_cookie(_cookie(), path="/", samesite="Strict", httponly=True, secure=_is_secure())
     return answer
+
+
+def _find_cookie(header: str, name: str) -> str:
+    """The value of a cookie, without quotes, which ours does not need.
+
+    Not by Werkzeug, whose 2.2 takes 90 ms for 8 KB of backslashes. Nor is there a bound on the
+    header: other applications of the same host may have set much.
+    """
+    for pair in header.split(";"):
+        key, _, value = pair.partition("=")
+        if key.strip() == name:
+            return value.strip()
+    return ""
 
 
 def _cookie() -> str:

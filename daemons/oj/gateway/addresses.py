@@ -7,12 +7,15 @@ from collections.abc import Iterable
 
 from oj.gateway.settings import IpNetwork
 
+# That are looked at: each takes microseconds, and the header has room for 16,000.
+MOST_HOPS = 16
+
 
 def find_client(peer: str, forwarded: str, proxies: Iterable[IpNetwork]) -> str:
     """The address of the client; a proxy that we were told of is believed about it."""
     proxies = tuple(proxies)
     address = peer
-    hops = [hop.strip() for hop in forwarded.split(",")]
+    hops = [hop.strip() for hop in forwarded.rsplit(",", MOST_HOPS)[-MOST_HOPS:]]
     while proxies and hops and is_in(address, proxies):
         address = hops.pop() or address
     return address

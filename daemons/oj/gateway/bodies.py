@@ -35,6 +35,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -61,6 +62,7 @@ AHEAD_BYTES = 1 << 20  # of what has come, that are charged
 STRANGERS_BYTES = 256 << 10  # that are read of who has no token, to tell of the refusal
 YOUNG_S = 0.25  # a body of some size is not called slow before that
 ROOM_S = 2.0  # that a request waits for a seat, where all keep the pace
+STOP_S = 1.0  # for the next piece of a body that is told to stop
 DRAIN_S = 2.0
 DRAIN_PAUSE_S = 0.002  # 32 MB a second
 LOOK_S = 0.25
@@ -69,7 +71,9 @@ LOGIN_BYTES = 4 << 10
 LOGIN_PATH = "/api/v1/session"
 ARRIVED = "oj.body"  # in the environment of a request whose body is there
 ARRIVED_BYTES = 8 << 10  # so much has come with the headers
-ANSWER_BYTES = 256 << 10  # larger ones count while they are sent
+# Larger ones count while they are sent; what the socket to uWSGI's router takes (208 KiB, unless
+# net.core.wmem_default is another) holds no thread.
+ANSWER_BYTES = 192 << 10
 NEEDED = "another request needed its place"
 NO_MEMORY = "large requests fill the gateway's memory"
 
@@ -92,6 +96,7 @@ class Seat:
     grace_s: float = field(default=GRACE_S)
     drains: bool = False
     bill: Bill | None = None  # what it is charged to
+    stop_s: float = 0.0  # when it was told to stop at the next piece, rather than cut off
 
     def is_late(self, now_s: float) -> bool:
         return now_s > self.begun_s + self.grace_s + self.received / self.pace
@@ -122,6 +127,7 @@ class BodySeats:
         self._filled = threading.Condition(self._lock)
         self._freed = threading.Condition(self._lock)
         self._seats: list[Seat] = []  # the oldest first
+        self._stopped: list[Seat] = []  # called off, and about to see that
         self._waiting = 0
         self._started = False
 
@@ -179,8 +185,9 @@ class BodySeats:
 
     def leave(self, seat: Seat) -> None:
         with self._lock:
-            if seat in self._seats:
-                self._seats.remove(seat)
+            for some in (self._seats, self._stopped):
+                if seat in some:
+                    some.remove(seat)
             self._freed.notify()
 
     def give_way(self, asker: Seat, amount_bytes: int, memory: Memory, of_own: bool) -> Seat | None:
@@ -228,15 +235,38 @@ class BodySeats:
     def _take_slowest(self, seats: list[Seat], now_s: float) -> bool:
         behind = [one for one in seats if one.drains or not one.keeps_pace(now_s)]
         if behind:
-            # Drains first, then the oldest.
-            slowest = min(behind, key=lambda one: not one.drains)
-            self._call_off(slowest, NEEDED)
+            self._call_off(self._find_first(behind), NEEDED)
         return bool(behind)
 
+    def _find_first(self, seats: list[Seat]) -> Seat:
+        """Which is given up: drains first, then one of who has most seats, then the oldest.
+
+        By age alone one address that begins 500 log-ins a second would take all of the others'.
+        """
+        held = Counter(one.client for one in self._seats)
+        return min(seats, key=lambda one: (not one.drains, -held[one.client]))
+
     def _call_off(self, seat: Seat, why: str) -> None:
-        """With the lock held: a seat in the list belongs to a request that still reads."""
+        """With the lock held: a seat in the list belongs to a request that still reads.
+
+        Of who sends at speed it stops by itself at the next piece, and what follows may be drained:
+        the sender of a connection that is cut off would see that, and not the answer. It is cut
+        off nevertheless if the next piece does not come in a moment, and there are few of those:
+        a thread is held meanwhile, beside that of who took the seat.
+        """
+        now_s = time.monotonic()
+        stops = not seat.drains and seat.length > ARRIVED_BYTES and seat.keeps_pace(now_s)
         seat.ended = why
         self._seats.remove(seat)
+        if stops and len(self._stopped) < max(1, self.most // 4):
+            seat.stop_s = now_s
+            self._stopped.append(seat)
+            self._filled.notify()
+        else:
+            self._cut(seat)
+
+    def _cut(self, seat: Seat) -> None:
+        seat.stop_s = 0.0  # what has arrived is read nevertheless
         if seat.connection < 0:
             return
         with contextlib.suppress(OSError):
@@ -249,12 +279,15 @@ class BodySeats:
     def _watch(self) -> None:
         while True:
             with self._filled:
-                self._filled.wait_for(lambda: bool(self._seats))
+                self._filled.wait_for(lambda: bool(self._seats or self._stopped))
                 now_s = time.monotonic()
                 for seat in [one for one in self._seats if one.is_late(now_s)]:
                     self._call_off(seat, "it came too slowly")
-                for seat in self._seats[: max(0, len(self._seats) - self.most)]:
-                    self._call_off(seat, NEEDED)
+                for _ in range(len(self._seats) - self.most):
+                    self._call_off(self._find_first(self._seats), NEEDED)
+                for seat in [one for one in self._stopped if now_s > one.stop_s + STOP_S]:
+                    self._stopped.remove(seat)
+                    self._cut(seat)
             time.sleep(LOOK_S)
 
 
@@ -329,7 +362,7 @@ def _read(
     charged = 0
     try:
         # Also when it was called off: what has arrived by then can still be read, without waiting.
-        while seat.received < seat.length:
+        while seat.received < seat.length and not seat.stop_s:
             step = PIECE_BYTES if seat.received < BEGIN_BYTES else LARGE_PIECE_BYTES
             if seat.bill is not None and charged < min(seat.length, seat.received + step):
                 more = min(AHEAD_BYTES, seat.length - charged)
@@ -424,7 +457,8 @@ def _drain(answer: Response) -> Response:
     the connection is closed would not see why."""
     length = request.content_length or 0
     if "body" in g:
-        length = 0 if g.body.ended else length - g.body.received
+        # Who was cut off sends no more; the others may still be at it.
+        length = length - g.body.received if g.body.stop_s or not g.body.ended else 0
     left = min(length, settings().limits.body_bytes if "visitor" in g else STRANGERS_BYTES)
     if answer.status_code < 400 or left <= ARRIVED_BYTES or "payer" not in g or "no_seat" in g:
         return answer
@@ -432,6 +466,7 @@ def _drain(answer: Response) -> Response:
     seat = seats.enter_to_drain(g.payer, _connection(), left)
     if seat is None:
         return answer
+    _close_bill(None)  # what was read is forgotten, too
     with contextlib.suppress(OSError):
         try:
             while seat.received < left and not seat.ended:
@@ -449,9 +484,10 @@ def _drain(answer: Response) -> Response:
 
 def _charge_answer(answer: Response) -> Response:
     """A large answer holds a thread until the client has taken it, however slowly it does, and its
-    memory unless it is read bit by bit."""
-    if "visitor" not in g or answer.mimetype == "text/event-stream":
-        return answer
+    memory unless it is read bit by bit. That goes for what is open to everybody as well; the files
+    of the page are small enough when they are sent compressed."""
+    if "payer" not in g or answer.mimetype == "text/event-stream":
+        return answer  # streams have places of their own
     size_bytes = answer.content_length or 0
     if size_bytes <= ANSWER_BYTES:
         return answer

@@ -9,10 +9,10 @@ charged too; what is neither a file nor the field of JSON is short.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from werkzeug.http import parse_options_header
+from urllib.parse import unquote_to_bytes
 
 from oj.errors import Rejected
 from oj.gateway.problems import Problem
@@ -24,6 +24,9 @@ MOST_HEADER_BYTES = 4 << 10  # of a part: a name is 1 KiB at most, or three if i
 MOST_FIELD_BYTES = 8 << 10
 MOST_PARTS = 2 * MAX_TESTS + 2 * MAX_FILES + 64
 PART_BYTES = 2 << 10  # what a part costs besides its content
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r'\\(["\\])')
+_CHARSETS = ("utf-8", "iso-8859-1", "us-ascii")
 
 
 @dataclass
@@ -60,8 +63,10 @@ def parse(
         if stop < 0:
             raise _broken("it does not end with its boundary")
         charge(stop - start + PART_BYTES)
-        if filename is not None:
-            form.files.setdefault(name, []).append((filename, body[start:stop]))
+        if filename == "" and start == stop:
+            pass  # a field for a file that was left empty, as browsers send it
+        elif filename is not None:
+            form.files.setdefault(name, []).append((filename or name, body[start:stop]))
         else:
             most = most_bytes.get(name, MOST_FIELD_BYTES)
             if stop - start > most:
@@ -84,13 +89,54 @@ def _read_header(body: bytes, at: int) -> tuple[int, str, str | None]:
         if key.strip().lower() != b"content-disposition":
             continue
         try:
-            kind, options = parse_options_header(value.decode().strip())
+            kind, options = read_disposition(value.decode())
         except ValueError:
             raise _broken("a header is not UTF-8") from None
-        if kind.lower() != "form-data" or not options.get("name"):
+        if kind != "form-data" or not options.get("name"):
             break
         return end + 4, options["name"], options.get("filename")
     raise _broken("a part has no name")
+
+
+def read_disposition(value: str) -> tuple[str, dict[str, str]]:
+    """The kind and the parameters of a Content-Disposition, in one pass along it.
+
+    As clients write them: browsers quote and leave backslashes alone (a path of Windows), curl
+    writes one in front of a quote or another one, and some libraries send
+    `filename*=UTF-8''%C3%A9`, which counts before `filename`.
+    """
+    kind, _, rest = value.partition(";")
+    plain: dict[str, str] = {}
+    extended: dict[str, str] = {}
+    at = 0
+    while (equals := rest.find("=", at)) >= 0:
+        key = rest[at:equals].rpartition(";")[2].strip().lower()
+        at = equals + 1
+        while rest[at : at + 1] in (" ", "\t"):
+            at += 1
+        if rest.startswith('"', at):
+            quoted = _QUOTED.match(rest, at)
+            if quoted is None:
+                raise _broken("a quote in a header does not end")
+            text, at = _ESCAPED.sub(r"\1", quoted[1]), quoted.end()
+        else:
+            end = rest.find(";", at)
+            end = len(rest) if end < 0 else end
+            text, at = rest[at:end].strip(), end
+        if key.endswith("*"):
+            extended.setdefault(key[:-1], _decode(text))
+        else:
+            plain.setdefault(key, text)
+    return kind.strip().lower(), plain | extended
+
+
+def _decode(text: str) -> str:
+    """UTF-8'en'%C3%A9, as in RFC 5987."""
+    charset, _, rest = text.partition("'")
+    _, found, quoted = rest.partition("'")
+    if not found or charset.lower() not in _CHARSETS:
+        raise _broken(f"a header is in {charset[:20]!r}, and not in UTF-8")
+    return unquote_to_bytes(quoted).decode(charset)
 
 
 def _broken(why: str) -> Problem:

@@ -67,6 +67,10 @@ def write_ini(found: Settings, config: Path) -> str:
         ("http-timeout", 90),
         ("http-connect-timeout", 5),
         ("http-buffer-size", 32768),
+        # Of one read of a body: longer than GRACE_S of bodies.py, which is what ends those that do
+        # not come. Writes wait as long; who is slow to take an answer that is larger than a socket
+        # holds has a place among the large downloads.
+        ("socket-timeout", 11),
         ("buffer-size", 16384),
         ("so-keepalive", "true"),
         ("listen", find_backlog()),

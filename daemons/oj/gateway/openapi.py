@@ -346,7 +346,7 @@ def _operation(
     body: Schema | None = None,
     problems: tuple[int, ...] = (),
 ) -> Schema:
-    numbers = {400, 429, 503, *problems}
+    numbers = {400, 429, 431, 503, *problems}
     if role != "open":
         numbers |= {401, 403}
     if parameters:

@@ -220,10 +220,12 @@ def _own(tasks: list[Task]) -> list[Task]:
     for task in tasks:
         if task.user and task.user != one.user and not one.is_admin:
             raise Problem(403, "only the role 'admin' may add tasks of other users", "user")
+        # Before anything is charged to whoever that is.
+        user = model.check_word(task.user or one.user, "user", empty=True)
         owned.append(
             replace(
                 task,
-                user=task.user or one.user,
+                user=user,
                 webhook_token=one.owner if task.webhook else None,
             )
         )
@@ -317,13 +319,16 @@ def wait_for_task(task_id: str) -> Response:
         tests_done = int(_number("tests_done", -1, model.MAX_TESTS, least=-1))
         known = TaskInfo(id=task_id, status=_word(Status, status, "status"), tests_done=tests_done)
     look_up(task_id)
+    tasks: LargeTasks = current_app.extensions["oj.reading"]
+    # Results of many tests are not read while it waits, but afterwards, in a turn.
+    small = tasks.is_small(task_id)
     waits: Seats = current_app.extensions["oj.waits"]
     waits.enter(g.payer)
     try:
-        info = judicators().wait(task_id, known, timeout_s, GET_RESULT)
+        info = judicators().wait(task_id, known, timeout_s, GET_RESULT if small else GET_SUMMARY)
     finally:
         waits.leave(g.payer)
-    return jsonify(plain.task(info))
+    return jsonify(plain.task(info if small else look_up(task_id, GET_RESULT)))
 
 
 def describe_task(task: Task | None) -> dict[str, Any] | None:
