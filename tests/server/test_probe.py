@@ -180,6 +180,17 @@ def test_setup_hears_of_ports_that_are_closed(judicator: JudicatorUnderTest) -> 
     assert seen.heard[0].closed == ((port, "connection refused"),)
 
 
+def test_what_a_judicator_finds_at_another_address_is_no_hindrance(
+    judicator: JudicatorUnderTest,
+) -> None:
+    port = Port(servers.free_port(), "mongod", "mongodb")
+    trial = replace(make_preflight(judicator, ports=(port,)), source="127.0.0.4")
+    judged = preflight.judge(trial.look(Deadline(30), listen=False))
+    assert judged.refusals == ()
+    assert "j1 sees this node at 127.0.0.4, not at 127.0.0.3" in judged.notes[0]
+    assert f"{port}: connection refused" in judged.notes[0]
+
+
 def test_setup_knows_what_else_answers_in_its_place(judicator: JudicatorUnderTest) -> None:
     with listening(b"hello", "127.0.0.3") as (number, _):
         port = Port(number, "mongod", "mongodb")

@@ -42,6 +42,25 @@ def test_a_closed_firewall_is_named_with_ports_direction_and_rules():
     assert "administrator.md, 'Firewall'" in told
 
 
+def test_what_was_found_at_another_address_is_no_hindrance():
+    # As behind a translation of what goes out: the advertised address was not tried.
+    there = {"seen_as": "10.9.9.9"}
+    (told,) = judge(heard(**there)).notes
+    assert told == "n1 sees this node at 10.9.9.9, not at 10.0.0.3: the ports were tried there"
+    closed = tuple((port, "no answer in 2.5 s") for port in (PORTS[0], GATEWAY))
+    judged = judge(heard(closed=closed, strange=(PORTS[2],), **there))
+    assert judged.refusals == ()
+    assert judged.notes == (
+        "n1 sees this node at 10.9.9.9, not at 10.0.0.3: the ports were tried there, TCP 7500 "
+        "(judicator), 7580 (gateway): no answer in 2.5 s; 7503 (mongod): something else answers; "
+        "see that n1 reaches this node at 10.0.0.3",
+    )
+    # One that sees it there has tried it.
+    both = (replace(WELL, closed=closed[:1]), replace(WELL, node="n2", closed=closed, **there))
+    (told,) = judge(replace(SEEN, heard=both)).refusals
+    assert told.startswith("n1 does not reach this node at 10.0.0.3, TCP 7500 (judicator): no")
+
+
 def test_judicators_that_find_the_same_share_a_sentence():
     closed = ((PORTS[0], "no answer"), (PORTS[2], "no route to host"))
     both = (replace(WELL, closed=closed), replace(WELL, node="n2", closed=closed))

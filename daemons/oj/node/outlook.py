@@ -487,7 +487,8 @@ def _prove(outlook: Outlook, request: Request, files: Files, values: Values) -> 
     trial = _make_preflight(outlook, files, values)
     judged = preflight.judge(trial.look(request.deadline))
     if judged.refusals:
-        raise Rejected("\n    ".join(["nothing was changed, because", *judged.refusals]))
+        notes = (f"note: {note}" for note in judged.notes)
+        raise Rejected("\n    ".join(["nothing was changed, because", *judged.refusals, *notes]))
     return replace(outlook, preflight=trial, notes=judged.notes)
 
 

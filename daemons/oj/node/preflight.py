@@ -458,6 +458,9 @@ def _judge_ports(seen: Seen, refusals: list[str], notes: list[str]) -> None:
     # One sentence for all judicators that find the same.
     same: dict[tuple[tuple[Port, str], ...], list[str]] = {}
     for one in seen.heard:
+        if one.seen_as and seen.address and one.seen_as != canonical(seen.address):
+            notes.append(_describe_elsewhere(seen, one))
+            continue  # what it found there says nothing of the address that others are told
         if one.closed:
             same.setdefault(one.closed, []).append(one.node)
         if one.strange:
@@ -465,11 +468,6 @@ def _judge_ports(seen: Seen, refusals: list[str], notes: list[str]) -> None:
                 f"something else than this machine answers {one.node} at {seen.address}, TCP "
                 f"{_list(one.strange)}: is that address another machine's? --address names this "
                 "one's"
-            )
-        if one.seen_as and seen.address and one.seen_as != canonical(seen.address):
-            notes.append(
-                f"{one.node} sees this node at {one.seen_as}, not at {seen.address}: the ports "
-                "were tried there"
             )
     for closed, nodes in same.items():
         needed = [(port, problem) for port, problem in closed if port.needed]
@@ -499,14 +497,33 @@ def _judge_ports(seen: Seen, refusals: list[str], notes: list[str]) -> None:
 def _describe_closed(seen: Seen, nodes: Sequence[str], closed: Sequence[tuple[Port, str]]) -> str:
     where = ", ".join(nodes)
     verb = "does" if len(nodes) == 1 else "do"
-    ports = "; ".join(
-        f"{_list([port for port, other in closed if other == problem])}: {problem}"
-        for problem in dict.fromkeys(problem for _, problem in closed)
-    )
     at = f" at {seen.address}" if seen.address else ""
     return (
-        f"{where} {verb} not reach this node{at}, TCP {ports}. A firewall is closed, here or on "
-        f"the way: let {where} in to these ports (rules: administrator.md, 'Firewall')"
+        f"{where} {verb} not reach this node{at}, TCP {_list_problems(closed)}. A firewall is "
+        f"closed, here or on the way: let {where} in to these ports (rules: administrator.md, "
+        "'Firewall')"
+    )
+
+
+def _describe_elsewhere(seen: Seen, one: Heard) -> str:
+    """What a judicator found that knows this node at another address, as behind a translation."""
+    text = (
+        f"{one.node} sees this node at {one.seen_as}, not at {seen.address}: the ports were tried "
+        "there"
+    )
+    problems = [*one.closed, *((port, "something else answers") for port in one.strange)]
+    if not problems:
+        return text
+    return (
+        f"{text}, TCP {_list_problems(problems)}; see that {one.node} reaches this node at "
+        f"{seen.address}"
+    )
+
+
+def _list_problems(found: Sequence[tuple[Port, str]]) -> str:
+    return "; ".join(
+        f"{_list([port for port, other in found if other == problem])}: {problem}"
+        for problem in dict.fromkeys(problem for _, problem in found)
     )
 
 
