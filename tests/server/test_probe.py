@@ -263,6 +263,21 @@ def test_setup_finds_a_port_that_it_does_not_reach(judicator: JudicatorUnderTest
     assert seen.unreached == ((target, preflight.REFUSED),)
 
 
+def test_setup_reaches_judicators_of_the_other_family(
+    start_judicator: Callable[..., JudicatorUnderTest],
+) -> None:
+    """A node with an IPv4 address connects to one that is registered with an IPv6 one."""
+    judicator = start_judicator(host="[::1]")
+    there = ("::1", judicator.port)
+    trial = make_preflight(
+        judicator, targets=(Target("j1", there, "judicator"),), judicators=(("j1", there),)
+    )
+    seen = trial.look(Deadline(30))
+    assert seen.unreached == ()
+    assert (seen.heard[0].problem, seen.heard[0].seen_as) == ("", "::1")
+    assert preflight.judge(seen).refusals == ()
+
+
 def test_who_cannot_be_asked_is_told_with_the_reason(judicator: JudicatorUnderTest) -> None:
     trial = make_preflight(judicator, judicators=(("j9", ("127.0.0.1", servers.free_port())),))
     assert trial.look(Deadline(30)).heard[0].problem.lower() == preflight.REFUSED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from dataclasses import replace
@@ -93,6 +94,26 @@ def test_ports_of_others_that_are_not_reached_are_named(problem):
     assert told.startswith(
         f"this node does not reach n2 at 10.0.0.2, TCP 7501 (etcd), 7503 (mongod): {problem}."
     )
+
+
+def test_a_name_that_is_not_known_here_is_not_blamed_on_a_firewall():
+    unknown = Target("n2", ("n2.invalid", 7500), "judicator")
+    silent = Target("n2", ("10.0.0.2", 7501), "etcd")
+    unreached = ((unknown, "name or service not known"), (silent, "no answer in 3 s"))
+    closed, other = judge(replace(SEEN, unreached=unreached)).refusals
+    assert closed.startswith("this node does not reach n2 at 10.0.0.2, TCP 7501 (etcd): no answer")
+    assert "A firewall is closed" in closed
+    assert other == (
+        "this node does not reach n2 at n2.invalid, TCP 7500 (judicator): name or service not known"
+    )
+
+
+@pytest.mark.parametrize("code", [errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPERM])
+def test_what_a_firewall_answers_is_blamed_on_it(code):
+    problem = os.strerror(code).lower()
+    unreached = ((Target("n2", ("10.0.0.2", 7500), "judicator"), problem),)
+    (told,) = judge(replace(SEEN, unreached=unreached)).refusals
+    assert f"{problem}. A firewall is closed" in told
 
 
 def test_who_only_uses_judicators_does_with_one_of_them():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import secrets
 import selectors
 import shutil
@@ -138,7 +139,7 @@ class Preflight:
             if listeners.foreign:
                 source, wanted = "", ()
             pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE, "preflight"))
-            unreached = pool.submit(_each, self.targets, lambda t: _reach(t, source, deadline))
+            unreached = pool.submit(_each, self.targets, lambda t: _reach(t, deadline))
             heard = _each(
                 self.judicators,
                 lambda one: _ask(one, source, wanted, word, listeners, deadline),
@@ -288,28 +289,38 @@ def _each(items: Sequence[Item], act: Callable[[Item], Answer]) -> list[Answer]:
         return list(pool.map(act, items))
 
 
-def _reach(target: Target, source: str, deadline: Deadline) -> str:
+def _reach(target: Target, deadline: Deadline) -> str:
     """What is in the way to a port of another node; nothing when it is reached.
 
-    Unavailable when there was no time to find out: that is not the fault of a firewall.
+    From whichever address the kernel takes, as the daemons do it. Unavailable when there was no
+    time to find out: that is not the fault of a firewall.
     """
     deadline.check(TRYING)
-    bound = (source, 0) if source else None
     try:
-        socket.create_connection(
-            target.address, deadline.cap(REACH_S), source_address=bound
-        ).close()
+        socket.create_connection(target.address, deadline.cap(REACH_S)).close()
     except ConnectionRefusedError:
         return REFUSED
     except TimeoutError:
         deadline.check(TRYING)
-        return f"no answer in {REACH_S:g} s"
+        return f"{SILENT} in {REACH_S:g} s"
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return ""
 
 
 REFUSED = "connection refused"
+SILENT = "no answer"
+# What a connection ends with when something on the way, or here, does not let it pass.
+_BLOCKED = tuple(
+    os.strerror(code).lower()
+    for code in (
+        errno.ETIMEDOUT,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.EACCES,
+        errno.EPERM,
+    )
+)
 TRYING = "trying the ports, before anything is changed"
 
 
@@ -318,7 +329,7 @@ def try_ways(targets: Sequence[Target], deadline: Deadline) -> list[tuple[Target
 
     def reach(target: Target) -> str:
         with contextlib.suppress(Unavailable):
-            return _reach(target, "", deadline)
+            return _reach(target, deadline)
         return ""
 
     return list(zip(targets, _each(targets, reach), strict=True))
@@ -548,18 +559,31 @@ def explain_ways(
             for target, why in of_node
             if why == REFUSED
         ]
-        closed = [(t, why) for t, why in of_node if why != REFUSED]
+        failed = [(t, why) for t, why in of_node if why != REFUSED]
+        closed = [(t, why) for t, why in failed if _is_blocked(why)]
         if closed:
             host = closed[0][0].address[0]
-            ports = ", ".join(f"{t.address[1]} ({t.what})" for t, _ in closed)
             here = own_address or source_towards(canonical(host))
             who = f"this node {here}" if here else "this node"
             blocked.append(
-                f"this node does not reach {node} at {host}, TCP {ports}: {closed[0][1]}. A "
-                f"firewall is closed, there or on the way: let {who} in to "
-                f"these ports of {node} (rules: administrator.md, 'Firewall')"
+                f"{_say_unreached(closed)}. A firewall is closed, there or on the way: let {who} "
+                f"in to these ports of {node} (rules: administrator.md, 'Firewall')"
             )
+        # Such as a name that this machine does not know.
+        if others := [(t, why) for t, why in failed if not _is_blocked(why)]:
+            blocked.append(_say_unreached(others))
     return blocked, absent
+
+
+def _is_blocked(problem: str) -> bool:
+    return problem.startswith(SILENT) or problem in _BLOCKED
+
+
+def _say_unreached(found: Sequence[tuple[Target, str]]) -> str:
+    """Of ports of one node."""
+    first, problem = found[0]
+    ports = ", ".join(f"{target.address[1]} ({target.what})" for target, _ in found)
+    return f"this node does not reach {first.node} at {first.address[0]}, TCP {ports}: {problem}"
 
 
 def _show(target: Target) -> str:
