@@ -278,6 +278,23 @@ def test_setup_reaches_judicators_of_the_other_family(
     assert preflight.judge(seen).refusals == ()
 
 
+def test_after_its_time_setup_does_not_try_from_an_address_of_another_machine(
+    judicator: JudicatorUnderTest,
+) -> None:
+    """Behind a translation one to one; nothing listens then that could tell by not being able."""
+    port = Port(servers.free_port(), "mongod", "mongodb")
+    target = Target("j1", ("127.0.0.1", judicator.port), "judicator")
+    trial = make_preflight(judicator, ports=(port,), targets=(target,))
+    trial = replace(trial, address="192.0.2.9", source="192.0.2.9")
+    for listen in (True, False):
+        seen = trial.look(Deadline(30), listen=listen)
+        assert (seen.unreached, seen.heard[0].problem, seen.heard[0].closed) == ((), "", ())
+        judged = preflight.judge(seen)
+        assert judged.refusals == ()
+        (told,) = judged.notes
+        assert told.endswith("was not tried: 192.0.2.9 is no address of this machine")
+
+
 def test_who_cannot_be_asked_is_told_with_the_reason(judicator: JudicatorUnderTest) -> None:
     trial = make_preflight(judicator, judicators=(("j9", ("127.0.0.1", servers.free_port())),))
     assert trial.look(Deadline(30)).heard[0].problem.lower() == preflight.REFUSED

@@ -136,7 +136,9 @@ class Preflight:
         with contextlib.ExitStack() as stack:
             listeners = Listeners(source, self.ports if listen else (), word)
             stack.enter_context(listeners)
-            if listeners.foreign:
+            # As of a translation one to one; nothing can be bound to it.
+            foreign = listeners.foreign or (bool(source) and not is_own(source))
+            if foreign:
                 source, wanted = "", ()
             pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE, "preflight"))
             unreached = pool.submit(_each, self.targets, lambda t: _reach(t, deadline))
@@ -158,7 +160,7 @@ class Preflight:
                 address=self.address,
                 executor=self.executor,
                 heard=tuple(heard),
-                untried=f"{self.address} is no address of this machine" * listeners.foreign,
+                untried=f"{self.address} is no address of this machine" * foreign,
                 taken=tuple(p for p in listeners.taken if p.number not in self.held),
                 unreached=tuple(
                     (target, problem)
@@ -470,7 +472,8 @@ def _judge_ports(seen: Seen, refusals: list[str], notes: list[str]) -> None:
     same: dict[tuple[tuple[Port, str], ...], list[str]] = {}
     for one in seen.heard:
         if one.seen_as and seen.address and one.seen_as != canonical(seen.address):
-            notes.append(_describe_elsewhere(seen, one))
+            if not seen.untried:
+                notes.append(_describe_elsewhere(seen, one))
             continue  # what it found there says nothing of the address that others are told
         if one.closed:
             same.setdefault(one.closed, []).append(one.node)
