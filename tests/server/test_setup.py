@@ -276,6 +276,9 @@ def test_a_member_that_was_purged_has_the_name_of_its_data_again(image: Path) ->
         mongodb.mkdir()
         (mongodb / "WiredTiger").write_text("tasks")
         words = ("judicator", "--join", alone.address, "--address", "10.9.0.7")
+        said = oj_setup(image, *words, code=2).stderr
+        assert "--set-data-aside" in said, "data may be alike: it never knew others of the cluster"
+        DataDirectory(etcd).write_known(Known(clients=("10.9.0.8:7501", alone.address)))
         said = oj_setup(image, *words, "--name", "n9", code=2).stderr
         assert "the data here is of test of that cluster: say --name test" in said
         said = oj_setup(image, *words, "--address", "10.9.0.8", code=2).stderr

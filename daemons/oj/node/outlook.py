@@ -371,18 +371,21 @@ def _find_name_of_data(
 ) -> str:
     """The name of the member that the data here is of, if this machine is that member; by the
     cluster that is joined, or by the node's own notes where it is the only one."""
-    directory = files.held(values["etcd"]).directory
-    origin = data.read_origin(directory)
-    if cluster:
-        member = cluster.member_of(origin)
-        host = urlsplit(member.peer_urls[0]).hostname or "" if member and member.peer_urls else ""
-        here = bool(host) and (_is_same(host, where) or _is_here(files, host, where))
-        return member.name if member and here else ""
-    if origin is None or wish.discover or not wish.member:
-        return ""
     from oj.etcd.datadir import DataDirectory
 
+    directory = files.held(values["etcd"]).directory
+    origin = data.read_origin(directory)
     noted = DataDirectory(directory).read_known()
+    if cluster:
+        member = cluster.member_of(origin)
+        # Clusters that began on loopback may be alike: who was in this one knew others of it.
+        if not (member and member.peer_urls) or set(noted.clients).isdisjoint(cluster.endpoints):
+            return ""
+        host = urlsplit(member.peer_urls[0]).hostname or ""
+        here = _is_same(host, where) or _is_here(files, host, where)
+        return member.name if here and not is_loopback(host) else ""
+    if origin is None or wish.discover or not wish.member:
+        return ""
     return noted.own_name if noted.member_id == origin.member_id else ""
 
 
