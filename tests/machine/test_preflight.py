@@ -335,18 +335,20 @@ def test_the_only_judicator_that_was_purged_says_how_it_comes_back(
     (alone,) = cluster_bed.boot("p4", disk=installed)
     try:
         wait_for("it serves alone", lambda: states(alone, *ALL) == ["active"] * 4, 120)
-        oj(alone, "setup", "judicator", "--name", "n4")
+        oj(alone, "setup", "judicator")
         task = judge_one(alone)
         purge(alone)
-        start_in_vain(alone, "oj setup judicator --name n4")
+        # As one has it that was set up with --name.
+        alone.run("hostname vm17")
+        start_in_vain(alone, "oj setup judicator --name p4")
         # It would know the name by itself, too.
         said = oj(alone, "setup", "judicator").stdout
-        assert "Node n4: judicator" in said and "the data here is of n4" in said
-        wait_for_nodes(alone, "n4")
+        assert "Node p4: judicator" in said and "the data here is of p4" in said
+        assert f"Address {alone.address}: the one at which others know this node" in said
+        wait_for_nodes(alone, "p4")
         listed = alone.run("ETCDCTL_API=3 etcdctl --endpoints=127.0.0.1:7501 member list").stdout
         assert f"http://{alone.address}:7501" in listed and "127.0.0.1" not in listed
         assert "accepted" in oj(alone, "get", task).stdout
-        alone.install("oj-executor")
-        judge_one(alone)
+        oj(alone, "submit", "--command", "/bin/true")  # and goes on
     finally:
         alone.power_off_hard()

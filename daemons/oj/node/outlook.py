@@ -112,7 +112,8 @@ def decide(request: Request, files: Files) -> Outlook:
     where, why = "", ""
     towards = request.join[0][0] if request.join else ""
     if wish.member:
-        where, why = address.choose(request.address, values["etcd"]["advertise"], towards)
+        configured, before = values["etcd"]["advertise"], _find_address_of_data(files, values)
+        where, why = address.choose(request.address, configured, towards, before)
         if towards and address.canonical(towards) == address.canonical(where):
             raise Rejected(f"--join: {towards} is this machine; name another judicator")
     elif request.address:
@@ -352,6 +353,17 @@ def _find_original(
     if files.live and _is_same(host, where) and _is_seen_at(request, cluster, host):
         return None  # this machine, behind a translation of addresses
     return member
+
+
+def _find_address_of_data(files: Files, values: Values) -> str:
+    """The host at which others know the member that the data here is of, by its own notes."""
+    from oj.etcd.datadir import DataDirectory
+
+    directory = files.held(values["etcd"]).directory
+    origin, noted = data.read_origin(directory), DataDirectory(directory).read_known()
+    if not noted.own_address or origin is None or noted.member_id != origin.member_id:
+        return ""
+    return settings.parse_address(noted.own_address)[0]
 
 
 def _is_same(host: str, where: str) -> bool:
