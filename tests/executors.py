@@ -180,6 +180,7 @@ class JudicatorUnderTest:
         database: str | None = None,
         prefix: str | None = None,
         settings: str = "",
+        host: str = "127.0.0.1",
         wait: bool = True,
         **options: Any,
     ) -> None:
@@ -191,7 +192,7 @@ class JudicatorUnderTest:
         self.config = "\n".join(
             [
                 f"name = {name}",
-                f"listen = 127.0.0.1:{self.port}",
+                f"listen = {host}:{self.port}",
                 f"etcd = {etcd}",
                 f"etcd_prefix = {self.prefix}",
                 f"mongodb = {mongod}",

@@ -270,15 +270,18 @@ class Process:
 class Etcd:
     """A plain one-member etcd of Debian's; `kill` and `start` it again on its data."""
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, advertise: str = "127.0.0.1") -> None:
+        """`advertise`: the host that it tells other members; it has none."""
         self.directory = directory or make_directory()
         self.port, self.peer_port = free_port(), free_port()
         self.address = f"127.0.0.1:{self.port}"
+        self.advertise = advertise
         self.process: Process | None = None
 
     def start(self) -> Etcd:
         self.directory.mkdir(parents=True, exist_ok=True)
         client, peer = f"http://{self.address}", f"http://127.0.0.1:{self.peer_port}"
+        told = f"http://{self.advertise}:{self.peer_port}"
         self.process = Process(
             [
                 "etcd",
@@ -287,8 +290,8 @@ class Etcd:
                 f"--listen-client-urls={client}",
                 f"--advertise-client-urls={client}",
                 f"--listen-peer-urls={peer}",
-                f"--initial-advertise-peer-urls={peer}",
-                f"--initial-cluster=test={peer}",
+                f"--initial-advertise-peer-urls={told}",
+                f"--initial-cluster=test={told}",
                 "--logger=zap",
                 "--log-level=warn",
             ],

@@ -237,12 +237,24 @@ def connect(
 
 
 def open_from(source: str, address: Address, deadline: Deadline) -> Link:
-    """A connection that comes from this address of the machine; from any when it is empty."""
-    bound = (source, 0) if source else None
-    sock = socket.create_connection(address, deadline.cap(CONNECT_S), source_address=bound)
-    link = Link(sock, address)
-    link.deadline, link.quiet_s = deadline, None
-    return link
+    """A connection that comes from this address of the machine; from any when it is empty, or
+    where it is no address of the other end's family."""
+    failure: OSError | None = None
+    for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(deadline.cap(CONNECT_S))
+            if source and (":" in source) == (family == socket.AF_INET6):
+                sock.bind((source, 0))
+            sock.connect(place)
+        except OSError as error:
+            failure = error
+            sock.close()
+            continue
+        link = Link(sock, address)
+        link.deadline, link.quiet_s = deadline, None
+        return link
+    raise failure or OSError(f"{address[0]} has no address")
 
 
 def is_unknown_call(error: BaseException) -> bool:

@@ -32,12 +32,22 @@ def find_others(own_host: str, others: Iterable[str]) -> tuple[str, ...]:
     return tuple(host for host in hosts if not is_loopback(host))
 
 
-def describe(conf: str, own: str, hosts: Iterable[str]) -> str:
+def describe(conf: str, own: str, hosts: Iterable[str], name: str = "") -> str:
+    """`name`: the one that the node has in its cluster, where its files say another."""
     listed = sorted(hosts)
+    return _describe(conf, own, f"its cluster has {', '.join(listed)}", listed[0], name)
+
+
+def describe_moved(conf: str, own: str, before: str, name: str = "") -> str:
+    """As describe, for the only judicator: there is none that it could join."""
+    return _describe(conf, own, f"they know it at {before}", "", name)
+
+
+def _describe(conf: str, own: str, instead: str, join: str, name: str) -> str:
+    words = ["oj setup judicator", f"--join {join}" * bool(join), f"--name {name}" * bool(name)]
     return (
-        f"{conf} says that others find this node at {own}, but its cluster has "
-        f"{', '.join(listed)}: was oj purged and installed again here? "
-        f"Run: oj setup judicator --join {listed[0]}"
+        f"{conf} says that others find this node at {own}, but {instead}: was oj purged and "
+        f"installed again here? Run: {' '.join(filter(None, words))}"
     )
 
 

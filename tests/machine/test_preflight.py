@@ -292,23 +292,33 @@ def test_the_doctor_names_debians_etcd_where_it_runs(site: Site) -> None:
     assert found["state"] == "warn" and "systemctl disable --now etcd" in found["repair"]
 
 
-def test_a_member_that_was_purged_and_installed_again_says_how_it_comes_back(site: Site) -> None:
-    first, second = site.first, site.second
-    task = judge_one(first)
-    packages = [*ALL, "oj-client"]
-    second.run(["apt-get", "-q", "-y", "purge", *packages], timeout_s=200)
-    second.install("oj-judicator")
+def purge(machine: Machine) -> None:
+    """Purges all that is installed, and installs a judicator again; its data stays."""
+    purged = machine.run(["apt-get", "-q", "-y", "purge", *ALL, "oj-client"], timeout_s=200)
+    assert purged.rc == 0
+    machine.install("oj-judicator")
+
+
+def start_in_vain(machine: Machine, command: str) -> None:
+    """Starts a judicator, of which each daemon soon names a command instead."""
 
     def start() -> Result:
-        done = second.run("systemctl start oj-judicator", check=False, timeout_s=200)
+        done = machine.run("systemctl start oj-judicator", check=False, timeout_s=200)
         assert done.rc != 0
         return done
 
-    measure("a member that was purged", start)
-    command = f"oj setup judicator --join {first.address}"
+    measure("a node that was purged", start)
     for unit in DAEMONS:
-        assert states(second, unit) == ["failed"]
-        assert command in status_of(second, unit)
+        assert states(machine, unit) == ["failed"]
+        assert status_of(machine, unit).strip().endswith(f"Run: {command}")
+
+
+def test_a_member_that_was_purged_and_installed_again_says_how_it_comes_back(site: Site) -> None:
+    first, second = site.first, site.second
+    task = judge_one(first)
+    purge(second)
+    command = f"oj setup judicator --join {first.address}"
+    start_in_vain(second, command)
     # Of two members one is no majority: what this one would tell is not confirmed, nor told.
     listed = first.run("ETCDCTL_API=3 etcdctl --endpoints=127.0.0.1:7501 member list").stdout
     assert f"http://{second.address}:7502" in listed and "127.0.0.1" not in listed
@@ -317,3 +327,28 @@ def test_a_member_that_was_purged_and_installed_again_says_how_it_comes_back(sit
         wait_for_nodes(machine, "p1", "p2")
     assert "accepted" in oj(second, "get", task).stdout
     judge_one(second)
+
+
+def test_the_only_judicator_that_was_purged_says_how_it_comes_back(
+    cluster_bed: Bed, installed: Disk
+) -> None:
+    (alone,) = cluster_bed.boot("p4", disk=installed)
+    try:
+        wait_for("it serves alone", lambda: states(alone, *ALL) == ["active"] * 4, 120)
+        oj(alone, "setup", "judicator")
+        task = judge_one(alone)
+        purge(alone)
+        # As one has it that was set up with --name.
+        alone.run("hostname vm17")
+        start_in_vain(alone, "oj setup judicator --name p4")
+        # It would know the name by itself, too.
+        said = oj(alone, "setup", "judicator").stdout
+        assert "Node p4: judicator" in said and "the data here is of p4" in said
+        assert f"Address {alone.address}: the one at which others know this node" in said
+        wait_for_nodes(alone, "p4")
+        listed = alone.run("ETCDCTL_API=3 etcdctl --endpoints=127.0.0.1:7501 member list").stdout
+        assert f"http://{alone.address}:7501" in listed and "127.0.0.1" not in listed
+        assert "accepted" in oj(alone, "get", task).stdout
+        oj(alone, "submit", "--command", "/bin/true")  # and goes on
+    finally:
+        alone.power_off_hard()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from etcd_nodes import Node, Nodes
 from oj.errors import Unavailable
+from oj.etcd.datadir import DataDirectory
 from oj.etcdwire import Connection
 from oj.registry import Registry
 from servers import wait_until
@@ -47,6 +49,43 @@ def test_an_address_that_has_changed_is_told_to_the_others(three: list[Node]) ->
     n1.wait_lists("n1", "n2", "n3")
     told = (f"http://{n3.peer}",)
     wait_until(lambda: n1.member("n3").peer_urls == told, 60, "its new address")
+
+
+def test_the_only_member_keeps_the_address_at_which_others_look_for_it(nodes: Nodes) -> None:
+    n1 = nodes.make(1)
+    n1.top = "advertise = 192.0.2.1\n"
+    n1.start().stop()
+    # Purged and installed again: its files name loopback, and the machine may have another name.
+    directory = DataDirectory(n1.data)
+    known = directory.read_known()
+    assert (known.own_name, known.own_address) == ("n1", f"192.0.2.1:{nodes.peer_port}")
+    n1.top, n1.name = "", "vm17"
+    said = f"find this node at {n1.peer}, but they know it at 192.0.2.1: was oj purged"
+    for note, command, runs in ((known, "judicator --name n1", False), (None, "judicator", True)):
+        if note is None:
+            directory.known.unlink()  # as earlier versions have not noted it
+        daemon = n1.start(wait=False)
+        assert daemon.wait(60) == 78
+        status = daemon.statuses[-1]
+        assert said in status and status.endswith(f"Run: oj setup {command}")
+        assert any("starting again" in one for one in daemon.statuses) == runs
+    # With its address it goes on, with all that it had.
+    n1.top, n1.name = "advertise = 192.0.2.1\n", "n1"
+    n1.start()
+    assert n1.member("n1").peer_urls == (f"http://192.0.2.1:{nodes.peer_port}",)
+
+
+def test_a_member_of_several_is_told_whom_to_join_before_etcd_runs(nodes: Nodes) -> None:
+    n1 = nodes.make(1)
+    n1.top = "advertise = 192.0.2.1\n"
+    n1.start().stop()
+    directory = DataDirectory(n1.data)
+    directory.write_known(replace(directory.read_known(), clients=("192.0.2.2:7501",)))
+    n1.top = ""
+    daemon = n1.start(wait=False)
+    assert daemon.wait(60) == 78
+    assert daemon.statuses[-1].endswith("Run: oj setup judicator --join 192.0.2.2")
+    assert not any("starting again" in one for one in daemon.statuses)
 
 
 def test_a_join_that_ended_after_it_was_listed_is_begun_again(nodes: Nodes) -> None:

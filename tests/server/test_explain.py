@@ -205,7 +205,7 @@ def lead_through(database: Any, directory: Path) -> None:
     roster.enter("ex", Claim("i1"), 1.0)
     roster.enter("ex", Claim("i2"), 1.0)
     roster.enter("ex", Claim("i1"), 1.0)
-    roster.touch("ex", "i2", 1.0)
+    roster.touch("ex", "i2", 1.0, "10.0.0.9")
     roster.find_contested()
     roster.describe("ex", "i2", Facts({"c": "1"}))
     roster.drain("ex", True)

@@ -40,7 +40,7 @@ class Interrupted(ParkedReports):
 class Desk:
     """A judicator's rules over a real database, without its server."""
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Any, incarnation: str = "i") -> None:
         store, roster, shares = TaskStore(database, "j"), Roster(database), Shares(database)
         for part in (store, roster, shares):
             part.make_indexes()
@@ -55,7 +55,9 @@ class Desk:
         )
         self.parked = Interrupted()
         self.broker.parked = self.parked
+        self.roster = roster
         self.reports = Reports(self.broker, store, roster, shares)
+        self._incarnation = incarnation
         self._number = 0
 
     def add(self) -> str:
@@ -64,9 +66,8 @@ class Desk:
     def report(self, **fields: Any) -> Any:
         self._number += 1
         facts = Facts({"c": "1"}, 2) if self._number == 1 else None
-        return self.reports.report(
-            Report("ex", "i", number=self._number, settled=self._number - 1, facts=facts, **fields)
-        )
+        fields |= {"number": self._number, "settled": self._number - 1, "facts": facts}
+        return self.reports.report(Report("ex", self._incarnation, **fields))
 
 
 @pytest.fixture

@@ -180,6 +180,17 @@ def test_setup_hears_of_ports_that_are_closed(judicator: JudicatorUnderTest) -> 
     assert seen.heard[0].closed == ((port, "connection refused"),)
 
 
+def test_what_a_judicator_finds_at_another_address_is_no_hindrance(
+    judicator: JudicatorUnderTest,
+) -> None:
+    port = Port(servers.free_port(), "mongod", "mongodb")
+    trial = replace(make_preflight(judicator, ports=(port,)), source="127.0.0.4")
+    judged = preflight.judge(trial.look(Deadline(30), listen=False))
+    assert judged.refusals == ()
+    assert "j1 sees this node at 127.0.0.4, not at 127.0.0.3" in judged.notes[0]
+    assert f"{port}: connection refused" in judged.notes[0]
+
+
 def test_setup_knows_what_else_answers_in_its_place(judicator: JudicatorUnderTest) -> None:
     with listening(b"hello", "127.0.0.3") as (number, _):
         port = Port(number, "mongod", "mongodb")
@@ -250,6 +261,38 @@ def test_setup_finds_a_port_that_it_does_not_reach(judicator: JudicatorUnderTest
     target = Target("j1", ("127.0.0.1", servers.free_port()), "mongod")
     seen = make_preflight(judicator, targets=(target,)).look(Deadline(30))
     assert seen.unreached == ((target, preflight.REFUSED),)
+
+
+def test_setup_reaches_judicators_of_the_other_family(
+    start_judicator: Callable[..., JudicatorUnderTest],
+) -> None:
+    """A node with an IPv4 address connects to one that is registered with an IPv6 one."""
+    judicator = start_judicator(host="[::1]")
+    there = ("::1", judicator.port)
+    trial = make_preflight(
+        judicator, targets=(Target("j1", there, "judicator"),), judicators=(("j1", there),)
+    )
+    seen = trial.look(Deadline(30))
+    assert seen.unreached == ()
+    assert (seen.heard[0].problem, seen.heard[0].seen_as) == ("", "::1")
+    assert preflight.judge(seen).refusals == ()
+
+
+def test_after_its_time_setup_does_not_try_from_an_address_of_another_machine(
+    judicator: JudicatorUnderTest,
+) -> None:
+    """Behind a translation one to one; nothing listens then that could tell by not being able."""
+    port = Port(servers.free_port(), "mongod", "mongodb")
+    target = Target("j1", ("127.0.0.1", judicator.port), "judicator")
+    trial = make_preflight(judicator, ports=(port,), targets=(target,))
+    trial = replace(trial, address="192.0.2.9", source="192.0.2.9")
+    for listen in (True, False):
+        seen = trial.look(Deadline(30), listen=listen)
+        assert (seen.unreached, seen.heard[0].problem, seen.heard[0].closed) == ((), "", ())
+        judged = preflight.judge(seen)
+        assert judged.refusals == ()
+        (told,) = judged.notes
+        assert told.endswith("was not tried: 192.0.2.9 is no address of this machine")
 
 
 def test_who_cannot_be_asked_is_told_with_the_reason(judicator: JudicatorUnderTest) -> None:

@@ -17,7 +17,9 @@ from executors import Caller, FakeExecutor, JudicatorUnderTest
 from oj import model
 from oj.client import Judicators
 from oj.clock import Deadline
+from oj.judicator.report import Facts, Report
 from oj.rpc.ttypes import Verdict
+from test_judicator_wakes import Desk
 
 MakeExecutor = Callable[..., FakeExecutor]
 MakeTask = Callable[..., Any]
@@ -334,6 +336,28 @@ def judge(client: Judicators) -> str:
     info = client.wait_done(client.add(task), deadline=Deadline(120))
     assert info.verdict == model.Verdict.ACCEPTED
     return str(info.executor)
+
+
+def test_an_address_that_changes_under_a_living_executor_is_noted(
+    mongo: Any, database_name: str
+) -> None:
+    """As by DHCP or a VPN: the same process goes on, at a judicator that knows it."""
+    desk = Desk(mongo[database_name], "a.1")
+
+    def listed() -> str:
+        (one,) = desk.roster.read_all(10.0)
+        return one.address
+
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"):
+        desk.report(address=address)
+        assert listed() == address
+    # A process that is refused the name says nothing of where its holder is.
+    for _ in range(2):
+        rival = Report("ex", "b.1", number=1, settled=0, address="10.0.0.9", facts=Facts({}, 1))
+        assert desk.reports.report(rival).holder
+        assert listed() == "10.0.0.3"
+    desk.report(address="10.0.0.3")
+    assert listed() == "10.0.0.3"
 
 
 def test_real_executors_say_so_in_their_status_and_take_turns(cluster: loopback.Cluster) -> None:

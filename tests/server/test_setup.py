@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,49 @@ def test_a_copy_by_another_name_does_not_hide_its_tasks(image: Path, cluster: se
     assert (mongodb / "WiredTiger").exists()
     join(image, cluster, "judicator", "--set-data-aside")
     assert [p.name.partition("-2")[0] for p in mongodb.iterdir()] == ["kept"]
+
+
+def test_a_member_that_was_purged_has_the_name_of_its_data_again(image: Path) -> None:
+    """Its files, which had the name, are new; the host is called otherwise."""
+    alone = servers.Etcd(advertise="10.9.0.7").start()
+    try:
+        etcd, mongodb = image / "var/lib/oj/etcd", image / "var/lib/oj/mongodb"
+        shutil.copytree(alone.directory / "etcd", etcd)
+        mongodb.mkdir()
+        (mongodb / "WiredTiger").write_text("tasks")
+        words = ("judicator", "--join", alone.address, "--address", "10.9.0.7")
+        said = oj_setup(image, *words, code=2).stderr
+        assert "--set-data-aside" in said, "data may be alike: it never knew others of the cluster"
+        DataDirectory(etcd).write_known(Known(clients=("10.9.0.8:7501", alone.address)))
+        said = oj_setup(image, *words, "--name", "n9", code=2).stderr
+        assert "the data here is of test of that cluster: say --name test" in said
+        said = oj_setup(image, *words, "--address", "10.9.0.8", code=2).stderr
+        assert "--set-data-aside" in said, "at another address it is no member that is known"
+        told = json.loads(oj_setup(image, *words).stdout)
+        assert told["name"] == "test" and told["set_aside"] == []
+        assert told["notes"] == ["the data here is of test, so that this node has that name again"]
+        assert changes(json.dumps(told))["mongodb.conf name"] == "test"
+        assert (mongodb / "WiredTiger").exists() and (etcd / "member").is_dir()
+        assert json.loads(oj_setup(image, *words, "--name", "test").stdout)["nothing_to_do"]
+    finally:
+        alone.close()
+
+
+def test_the_only_judicator_that_was_purged_has_the_name_of_its_data_again(image: Path) -> None:
+    fill(image)
+    etcd = image / "var/lib/oj/etcd"
+    origin = data.read_origin(etcd)
+    assert origin
+    notes = DataDirectory(etcd)
+    known = Known(origin.cluster_id, origin.member_id, own_name="n3", own_address="10.9.0.7:7502")
+    words = ("judicator", "--address", "10.9.0.7", "--dry-run")
+    notes.write_known(replace(known, member_id=1))  # of other data
+    assert json.loads(oj_setup(image, *words).stdout)["name"] != "n3"
+    notes.write_known(known)
+    told = oj_setup(image, *words).stdout
+    assert json.loads(told)["name"] == "n3"
+    assert changes(told)["etcd.conf name"] == changes(told)["judicator.conf name"] == "n3"
+    assert json.loads(oj_setup(image, *words, "--name", "n9").stdout)["name"] == "n9"
 
 
 def test_a_member_that_does_not_answer_has_no_copy(image: Path) -> None:

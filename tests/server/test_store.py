@@ -194,7 +194,7 @@ def test_an_incarnation_that_was_replaced_stays_out_while_another_lives(database
     roster.describe("ex", "i2", facts)
     executor, current = roster.enter("ex", Claim("i1"), 5.0, Facts())
     assert not current and executor.incarnation == "i2" and executor.facts == facts
-    assert roster.touch("ex", "i2", 1.0) and not roster.touch("ex", "i1", 1.0)
+    assert roster.touch("ex", "i2", 1.0, "") and not roster.touch("ex", "i1", 1.0, "")
     for number in range(40):
         assert roster.enter("ex", Claim(f"n{number}"), 5.0)[1]
     assert not roster.enter("ex", Claim("n38"), 5.0)[1]

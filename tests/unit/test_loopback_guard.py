@@ -4,7 +4,15 @@ import pytest
 
 from oj import loopback_guard
 from oj.errors import Refused
-from oj.loopback_guard import demand_address, find_others, heed_word, leave_word, take_word_back
+from oj.loopback_guard import (
+    demand_address,
+    describe,
+    describe_moved,
+    find_others,
+    heed_word,
+    leave_word,
+    take_word_back,
+)
 
 LOCAL = [("127.0.0.1", 7501)]
 
@@ -30,6 +38,15 @@ def test_the_refusal_has_the_command_that_mends_it():
     assert "mongodb.conf says that others find this node at 127.0.0.1:7503" in str(refused.value)
     assert str(refused.value).endswith("Run: oj setup judicator --join 10.0.0.1")
     demand_address("mongodb.conf", "10.0.0.3:7503", ["10.0.0.2:7503"])
+
+
+def test_the_only_judicator_is_told_to_set_itself_up_again_and_by_which_name():
+    told = describe_moved("etcd.conf", "127.0.0.1:7502", "10.0.0.1")
+    assert "they know it at 10.0.0.1" in told and told.endswith("Run: oj setup judicator")
+    told = describe_moved("etcd.conf", "127.0.0.1:7502", "10.0.0.1", "n3")
+    assert told.endswith("Run: oj setup judicator --name n3")
+    told = describe("etcd.conf", "127.0.0.1:7502", ["10.0.0.2"], "n3")
+    assert told.endswith("Run: oj setup judicator --join 10.0.0.2 --name n3")
 
 
 def test_who_would_wait_for_etcd_reads_why_it_refuses(tmp_path, monkeypatch):

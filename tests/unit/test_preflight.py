@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from dataclasses import replace
@@ -42,6 +43,25 @@ def test_a_closed_firewall_is_named_with_ports_direction_and_rules():
     assert "administrator.md, 'Firewall'" in told
 
 
+def test_what_was_found_at_another_address_is_no_hindrance():
+    # As behind a translation of what goes out: the advertised address was not tried.
+    there = {"seen_as": "10.9.9.9"}
+    (told,) = judge(heard(**there)).notes
+    assert told == "n1 sees this node at 10.9.9.9, not at 10.0.0.3: the ports were tried there"
+    closed = tuple((port, "no answer in 2.5 s") for port in (PORTS[0], GATEWAY))
+    judged = judge(heard(closed=closed, strange=(PORTS[2],), **there))
+    assert judged.refusals == ()
+    assert judged.notes == (
+        "n1 sees this node at 10.9.9.9, not at 10.0.0.3: the ports were tried there, TCP 7500 "
+        "(judicator), 7580 (gateway): no answer in 2.5 s; 7503 (mongod): something else answers; "
+        "see that n1 reaches this node at 10.0.0.3",
+    )
+    # One that sees it there has tried it.
+    both = (replace(WELL, closed=closed[:1]), replace(WELL, node="n2", closed=closed, **there))
+    (told,) = judge(replace(SEEN, heard=both)).refusals
+    assert told.startswith("n1 does not reach this node at 10.0.0.3, TCP 7500 (judicator): no")
+
+
 def test_judicators_that_find_the_same_share_a_sentence():
     closed = ((PORTS[0], "no answer"), (PORTS[2], "no route to host"))
     both = (replace(WELL, closed=closed), replace(WELL, node="n2", closed=closed))
@@ -74,6 +94,26 @@ def test_ports_of_others_that_are_not_reached_are_named(problem):
     assert told.startswith(
         f"this node does not reach n2 at 10.0.0.2, TCP 7501 (etcd), 7503 (mongod): {problem}."
     )
+
+
+def test_a_name_that_is_not_known_here_is_not_blamed_on_a_firewall():
+    unknown = Target("n2", ("n2.invalid", 7500), "judicator")
+    silent = Target("n2", ("10.0.0.2", 7501), "etcd")
+    unreached = ((unknown, "name or service not known"), (silent, "no answer in 3 s"))
+    closed, other = judge(replace(SEEN, unreached=unreached)).refusals
+    assert closed.startswith("this node does not reach n2 at 10.0.0.2, TCP 7501 (etcd): no answer")
+    assert "A firewall is closed" in closed
+    assert other == (
+        "this node does not reach n2 at n2.invalid, TCP 7500 (judicator): name or service not known"
+    )
+
+
+@pytest.mark.parametrize("code", [errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPERM])
+def test_what_a_firewall_answers_is_blamed_on_it(code):
+    problem = os.strerror(code).lower()
+    unreached = ((Target("n2", ("10.0.0.2", 7500), "judicator"), problem),)
+    (told,) = judge(replace(SEEN, unreached=unreached)).refusals
+    assert f"{problem}. A firewall is closed" in told
 
 
 def test_who_only_uses_judicators_does_with_one_of_them():

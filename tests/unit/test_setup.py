@@ -292,7 +292,15 @@ def test_a_name_without_an_address_is_refused():
 
 
 def test_the_address_that_is_configured_already_stays():
-    assert address.choose("", "192.0.2.9", "") == ("192.0.2.9", "as configured already")
+    as_before = ("192.0.2.9", "as configured already")
+    assert address.choose("", "192.0.2.9", "") == as_before
+    assert address.choose("", "192.0.2.9", "", before="192.0.2.8") == as_before
+
+
+@pytest.mark.parametrize("before", ["127.0.0.2", "198.51.100.8", "no-such-host.invalid"])
+def test_an_address_of_before_is_taken_only_where_it_is_this_machines(before):
+    with contextlib.suppress(Rejected):  # where there is no other one
+        assert address.choose("", "", "", before)[0] != before
 
 
 # --- data --------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def show_late(late: list[units.Unit], outlook: Outlook, after_s: float) -> None:
     judged = preflight.Judgement((), ())
     with contextlib.suppress(Unavailable):
         judged = preflight.judge(outlook.preflight.look(Deadline(AFTERWARDS_S), listen=False))
-    for sentence in judged.refusals or judged.notes:
+    for sentence in (*judged.refusals, *judged.notes):
         print(f"    {sentence}", file=sys.stderr)
     if not judged.refusals:
         for sentence in preflight.describe_ways(outlook.preflight):

@@ -36,6 +36,8 @@ class Known:
     member_id: int = 0
     clients: tuple[str, ...] = ()  # HOST:PORT of the others
     names: tuple[str, ...] = ()  # of the same, in the same order
+    own_name: str = ""
+    own_address: str = ""  # HOST:PORT by which the other members find this one
 
 
 class DataDirectory:
@@ -66,6 +68,8 @@ class DataDirectory:
                 int(values["member"], 16),
                 tuple(values["clients"]),
                 tuple(values.get("names", ())),
+                str(values.get("own_name", "")),
+                str(values.get("own_address", "")),
             )
         except FileNotFoundError:
             return Known()
@@ -80,6 +84,8 @@ class DataDirectory:
                 "member": f"{known.member_id:x}",
                 "clients": list(known.clients),
                 "names": list(known.names),
+                "own_name": known.own_name,
+                "own_address": known.own_address,
             },
             indent=1,
         )

@@ -12,7 +12,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from oj.etcd.datadir import DataDirectory, Known, is_full, others, read_origin
 from oj.etcd.discovery import Lobby, Names, ask_clients
 from oj.etcdmessages import Member, MemberStatus
 from oj.etcdwire import Connection
-from oj.loopback_guard import describe, find_others, leave_word
+from oj.loopback_guard import describe, describe_moved, find_others, leave_word
 from oj.own_addresses import is_own
 from oj.settings import parse_address
 
@@ -203,13 +203,31 @@ class Joining:
         return replace(seen, callers=callers, sources=sources)
 
     def _find_unreachable(self, known: Known) -> str:
-        """Why the others of this node's cluster would look for it on their own machines."""
+        """Why the others of this node's cluster would look for it on their own machines.
+
+        Looked at before etcd runs, which publishes its client address by itself.
+        """
         settings = self._settings
-        joined = [argv.join_address(*address) for address in settings.join]
-        for own in (argv.peer_address(settings), argv.client_address(settings)):
-            hosts = find_others(parse_address(own)[0], [*known.clients, *joined])
-            if hosts:
-                return describe("etcd.conf", own, hosts)
+        members = [*known.clients, *(argv.join_address(*address) for address in settings.join)]
+        # Nobody looks for a node without data, whatever it once was.
+        before = known.own_address if self._directory.has_data else ""
+        return self._describe_misleading(
+            argv.peer_address(settings), members, before
+        ) or self._describe_misleading(argv.client_address(settings), members)
+
+    def _describe_misleading(self, own: str, members: Iterable[str], before: str = "") -> str:
+        """Why others must not be told this address; `before`: the one that they know.
+
+        An address of before is reason enough. Executors and gateways elsewhere, which no list of
+        members has, would wait for this judicator there, and nobody would tell why.
+        """
+        host = parse_address(own)[0]
+        known_name = self._directory.read_known().own_name
+        name = known_name if known_name != self._settings.name else ""
+        if hosts := find_others(host, members):
+            return describe("etcd.conf", own, hosts, name)
+        for moved in find_others(host, filter(None, [before])):
+            return describe_moved("etcd.conf", own, moved, name)
         return ""
 
     def _sources(self, known: Known) -> tuple[str, ...]:
@@ -334,11 +352,13 @@ class Joining:
     def _update(self, connection: Connection, member: Member, members: Sequence[Member]) -> None:
         peer_url = argv.peer_url(self._settings)
         if member.peer_urls != (peer_url,):
-            # What was known before etcd ran may have been nothing, if our notes are gone.
+            # What was known before etcd ran may have been nothing, if our notes are gone or old.
             own = argv.peer_address(self._settings)
-            listed = [urlsplit(url).netloc for one in members for url in one.peer_urls]
-            if hosts := find_others(parse_address(own)[0], listed):
-                self._refuse(describe("etcd.conf", own, hosts))
+            rest = [one for one in members if one.id != member.id]
+            listed = [urlsplit(url).netloc for one in rest for url in one.peer_urls]
+            before = urlsplit(next(iter(member.peer_urls), "")).netloc
+            if misleading := self._describe_misleading(own, listed, before):
+                self._refuse(misleading)
             log.info("peer address changes from %s to %s", ", ".join(member.peer_urls), peer_url)
             connection.update_member(member.id, peer_url, timeout_s=membership.CHANGE_S)
 
@@ -359,7 +379,8 @@ class Joining:
         }
         clients = others(sorted(names), self._own)
         called = tuple(names[address] for address in clients)
-        known = Known(cluster_id, member_id, clients, called)
+        own_address = argv.peer_address(self._settings)
+        known = Known(cluster_id, member_id, clients, called, self._settings.name, own_address)
         if known != self._directory.read_known():
             self._directory.write_known(known)
 

@@ -139,8 +139,10 @@ class Reports:
         known = session.incarnation == report.incarnation
         if known and report.number < session.number:
             return False
+        moved = report.address != session.address
         # Also when it is going to wait longer than noted: it would count as silent meanwhile.
-        if known and (longer or now_s - session.touched_s > TOUCH_S):
+        if known and (longer or moved or now_s - session.touched_s > TOUCH_S):
+            session.address = report.address
             known = self._touch(session)
         if not known and not self._meet(session, report, reply):
             return False
@@ -159,7 +161,9 @@ class Reports:
         session.touched_s = time.monotonic()  # before: what is heard meanwhile takes it back
         current = False
         try:
-            current = self._roster.touch(session.name, session.incarnation, session.longest_wait_s)
+            current = self._roster.touch(
+                session.name, session.incarnation, session.longest_wait_s, session.address
+            )
         finally:
             if not current:
                 session.touched_s = 0.0
@@ -198,6 +202,7 @@ class Reports:
             )
         session.incarnation = report.incarnation
         session.number = 0
+        session.address = report.address
         session.facts = executor.facts
         with self._lock:
             self._told_of.pop(session.name, None)

@@ -41,6 +41,7 @@ class Session:
     renewed_s: float = 0.0
     noted_s: float = 0.0
     longest_wait_s: float = 0.0
+    address: str = ""  # where its reports come from
 
     @property
     def takes_tasks(self) -> bool:

@@ -32,14 +32,19 @@ def canonical(host: str) -> str:
         return host
 
 
-def choose(given: str, configured: str, towards: str) -> tuple[str, str]:
-    """The address (or name) for others, and why this one. Rejected when none will do."""
+def choose(given: str, configured: str, towards: str, before: str = "") -> tuple[str, str]:
+    """The address (or name) for others, and why this one. Rejected when none will do.
+
+    `before`: the one at which others know this node, as far as it has noted it.
+    """
     for address, why in (
         (given, "as told with --address"),
         (configured, "as configured already"),
     ):
         if address and not (address == configured and is_loopback(canonical(address))):
             return check(address), why
+    if before and not is_loopback(canonical(before)) and is_own(before):
+        return before, "the one at which others know this node"
     if towards:
         address = source_towards(resolve(towards))
         if address:

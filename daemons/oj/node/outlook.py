@@ -112,7 +112,8 @@ def decide(request: Request, files: Files) -> Outlook:
     where, why = "", ""
     towards = request.join[0][0] if request.join else ""
     if wish.member:
-        where, why = address.choose(request.address, values["etcd"]["advertise"], towards)
+        configured, before = values["etcd"]["advertise"], _find_address_of_data(files, values)
+        where, why = address.choose(request.address, configured, towards, before)
         if towards and address.canonical(towards) == address.canonical(where):
             raise Rejected(f"--join: {towards} is this machine; name another judicator")
     elif request.address:
@@ -121,6 +122,11 @@ def decide(request: Request, files: Files) -> Outlook:
         _refuse_copy(request, values, original, name)
         if wish.member:  # what the files say of an address, they say of the original's
             where, why = address.choose(request.address, "", towards)
+    notes: tuple[str, ...] = ()
+    found = "" if original else _find_name_of_data(files, values, cluster, wish, where)
+    if found and _takes_name_of_data(request, values, wish, name, found, bool(cluster)):
+        name, wish = found, replace(wish, name=found)
+        notes = (f"the data here is of {name}, so that this node has that name again",)
     wish = replace(wish, address=where, peers=cluster.without(where, name) if cluster else None)
     if cluster:
         _demand_majority(files, values, cluster, name)
@@ -131,9 +137,8 @@ def decide(request: Request, files: Files) -> Outlook:
         _refuse_to_cross_known(files, wish, values, name, known)
     aside, unmark = _judge_data(request, files, wish, values, cluster, name, original is not None)
     strangers = _find_strangers(files, wish, values, cluster)
-    outlook = Outlook(
-        wish, name, why, cluster, known, aside=aside, unmark=unmark, strangers=strangers, kept=kept
-    )
+    outlook = Outlook(wish, name, why, cluster, known, aside=aside, unmark=unmark, notes=notes)
+    outlook = replace(outlook, strangers=strangers, kept=kept)
     outlook = _decide_files(outlook, files, values)
     if not files.live:
         return outlook
@@ -343,15 +348,75 @@ def _find_original(
     if cluster is None or member is None or not member.peer_urls:
         return None
     host = urlsplit(member.peer_urls[0]).hostname or ""
-    same = bool(where) and address.canonical(host) == address.canonical(where)
-    # Of the addresses of an image's machine, only the one that it shall have is known.
-    alike = same or (not where and is_loopback(host))
-    here = address.is_own(host) if files.live else alike
-    if here or not peers.runs(member, request.deadline.cap(ALIVE_S)):
+    if _is_here(files, host, where) or not peers.runs(member, request.deadline.cap(ALIVE_S)):
         return None
-    if files.live and same and _is_seen_at(request, cluster, host):
+    if files.live and _is_same(host, where) and _is_seen_at(request, cluster, host):
         return None  # this machine, behind a translation of addresses
     return member
+
+
+def _find_address_of_data(files: Files, values: Values) -> str:
+    """The host at which others know the member that the data here is of, by its own notes."""
+    from oj.etcd.datadir import DataDirectory
+
+    directory = files.held(values["etcd"]).directory
+    origin, noted = data.read_origin(directory), DataDirectory(directory).read_known()
+    if not noted.own_address or origin is None or noted.member_id != origin.member_id:
+        return ""
+    return settings.parse_address(noted.own_address)[0]
+
+
+def _is_same(host: str, where: str) -> bool:
+    return bool(where) and address.canonical(host) == address.canonical(where)
+
+
+def _is_here(files: Files, host: str, where: str) -> bool:
+    """Whether a host is this machine, which shall have the address `where`."""
+    if files.live:
+        return address.is_own(host)
+    # Of the addresses of an image's machine, only the one that it shall have is known.
+    return _is_same(host, where) or (not where and is_loopback(host))
+
+
+def _find_name_of_data(
+    files: Files, values: Values, cluster: Cluster | None, wish: Wish, where: str
+) -> str:
+    """The name of the member that the data here is of, if this machine is that member; by the
+    cluster that is joined, or by the node's own notes where it is the only one."""
+    from oj.etcd.datadir import DataDirectory
+
+    directory = files.held(values["etcd"]).directory
+    origin = data.read_origin(directory)
+    noted = DataDirectory(directory).read_known()
+    if cluster:
+        member = cluster.member_of(origin)
+        # Clusters that began on loopback may be alike: who was in this one knew others of it.
+        if not (member and member.peer_urls) or set(noted.clients).isdisjoint(cluster.endpoints):
+            return ""
+        host = urlsplit(member.peer_urls[0]).hostname or ""
+        here = _is_same(host, where) or _is_here(files, host, where)
+        return member.name if here and not is_loopback(host) else ""
+    if origin is None or wish.discover or not wish.member:
+        return ""
+    return noted.own_name if noted.member_id == origin.member_id else ""
+
+
+def _takes_name_of_data(
+    request: Request, values: Values, wish: Wish, name: str, found: str, joins: bool
+) -> bool:
+    """Whether this node is to have the name that its data has, because nothing names it.
+
+    After a purge no file has one any more, and the host's may be another.
+    """
+    if found in (name, settings.default_name(values["etcd"]["name"])):
+        return False
+    if not wish.member:
+        raise Rejected(f"this node is a member of that cluster, {found}: run 'oj leave' here first")
+    if not request.name and not any(values[daemon].get("name") for daemon in wish.daemons):
+        return True
+    if joins:
+        raise Rejected(f"the data here is of {found} of that cluster: say --name {found}")
+    return False
 
 
 def _is_seen_at(request: Request, cluster: Cluster, host: str) -> bool:
@@ -487,8 +552,9 @@ def _prove(outlook: Outlook, request: Request, files: Files, values: Values) -> 
     trial = _make_preflight(outlook, files, values)
     judged = preflight.judge(trial.look(request.deadline))
     if judged.refusals:
-        raise Rejected("\n    ".join(["nothing was changed, because", *judged.refusals]))
-    return replace(outlook, preflight=trial, notes=judged.notes)
+        notes = (f"note: {note}" for note in judged.notes)
+        raise Rejected("\n    ".join(["nothing was changed, because", *judged.refusals, *notes]))
+    return replace(outlook, preflight=trial, notes=(*outlook.notes, *judged.notes))
 
 
 def _make_preflight(outlook: Outlook, files: Files, values: Values) -> Preflight:

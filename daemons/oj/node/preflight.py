@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import secrets
 import selectors
 import shutil
@@ -135,10 +136,12 @@ class Preflight:
         with contextlib.ExitStack() as stack:
             listeners = Listeners(source, self.ports if listen else (), word)
             stack.enter_context(listeners)
-            if listeners.foreign:
+            # As of a translation one to one; nothing can be bound to it.
+            foreign = listeners.foreign or (bool(source) and not is_own(source))
+            if foreign:
                 source, wanted = "", ()
             pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE, "preflight"))
-            unreached = pool.submit(_each, self.targets, lambda t: _reach(t, source, deadline))
+            unreached = pool.submit(_each, self.targets, lambda t: _reach(t, deadline))
             heard = _each(
                 self.judicators,
                 lambda one: _ask(one, source, wanted, word, listeners, deadline),
@@ -157,7 +160,7 @@ class Preflight:
                 address=self.address,
                 executor=self.executor,
                 heard=tuple(heard),
-                untried=f"{self.address} is no address of this machine" * listeners.foreign,
+                untried=f"{self.address} is no address of this machine" * foreign,
                 taken=tuple(p for p in listeners.taken if p.number not in self.held),
                 unreached=tuple(
                     (target, problem)
@@ -288,28 +291,38 @@ def _each(items: Sequence[Item], act: Callable[[Item], Answer]) -> list[Answer]:
         return list(pool.map(act, items))
 
 
-def _reach(target: Target, source: str, deadline: Deadline) -> str:
+def _reach(target: Target, deadline: Deadline) -> str:
     """What is in the way to a port of another node; nothing when it is reached.
 
-    Unavailable when there was no time to find out: that is not the fault of a firewall.
+    From whichever address the kernel takes, as the daemons do it. Unavailable when there was no
+    time to find out: that is not the fault of a firewall.
     """
     deadline.check(TRYING)
-    bound = (source, 0) if source else None
     try:
-        socket.create_connection(
-            target.address, deadline.cap(REACH_S), source_address=bound
-        ).close()
+        socket.create_connection(target.address, deadline.cap(REACH_S)).close()
     except ConnectionRefusedError:
         return REFUSED
     except TimeoutError:
         deadline.check(TRYING)
-        return f"no answer in {REACH_S:g} s"
+        return f"{SILENT} in {REACH_S:g} s"
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return ""
 
 
 REFUSED = "connection refused"
+SILENT = "no answer"
+# What a connection ends with when something on the way, or here, does not let it pass.
+_BLOCKED = tuple(
+    os.strerror(code).lower()
+    for code in (
+        errno.ETIMEDOUT,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.EACCES,
+        errno.EPERM,
+    )
+)
 TRYING = "trying the ports, before anything is changed"
 
 
@@ -318,7 +331,7 @@ def try_ways(targets: Sequence[Target], deadline: Deadline) -> list[tuple[Target
 
     def reach(target: Target) -> str:
         with contextlib.suppress(Unavailable):
-            return _reach(target, "", deadline)
+            return _reach(target, deadline)
         return ""
 
     return list(zip(targets, _each(targets, reach), strict=True))
@@ -458,6 +471,10 @@ def _judge_ports(seen: Seen, refusals: list[str], notes: list[str]) -> None:
     # One sentence for all judicators that find the same.
     same: dict[tuple[tuple[Port, str], ...], list[str]] = {}
     for one in seen.heard:
+        if one.seen_as and seen.address and one.seen_as != canonical(seen.address):
+            if not seen.untried:
+                notes.append(_describe_elsewhere(seen, one))
+            continue  # what it found there says nothing of the address that others are told
         if one.closed:
             same.setdefault(one.closed, []).append(one.node)
         if one.strange:
@@ -465,11 +482,6 @@ def _judge_ports(seen: Seen, refusals: list[str], notes: list[str]) -> None:
                 f"something else than this machine answers {one.node} at {seen.address}, TCP "
                 f"{_list(one.strange)}: is that address another machine's? --address names this "
                 "one's"
-            )
-        if one.seen_as and seen.address and one.seen_as != canonical(seen.address):
-            notes.append(
-                f"{one.node} sees this node at {one.seen_as}, not at {seen.address}: the ports "
-                "were tried there"
             )
     for closed, nodes in same.items():
         needed = [(port, problem) for port, problem in closed if port.needed]
@@ -499,14 +511,33 @@ def _judge_ports(seen: Seen, refusals: list[str], notes: list[str]) -> None:
 def _describe_closed(seen: Seen, nodes: Sequence[str], closed: Sequence[tuple[Port, str]]) -> str:
     where = ", ".join(nodes)
     verb = "does" if len(nodes) == 1 else "do"
-    ports = "; ".join(
-        f"{_list([port for port, other in closed if other == problem])}: {problem}"
-        for problem in dict.fromkeys(problem for _, problem in closed)
-    )
     at = f" at {seen.address}" if seen.address else ""
     return (
-        f"{where} {verb} not reach this node{at}, TCP {ports}. A firewall is closed, here or on "
-        f"the way: let {where} in to these ports (rules: administrator.md, 'Firewall')"
+        f"{where} {verb} not reach this node{at}, TCP {_list_problems(closed)}. A firewall is "
+        f"closed, here or on the way: let {where} in to these ports (rules: administrator.md, "
+        "'Firewall')"
+    )
+
+
+def _describe_elsewhere(seen: Seen, one: Heard) -> str:
+    """What a judicator found that knows this node at another address, as behind a translation."""
+    text = (
+        f"{one.node} sees this node at {one.seen_as}, not at {seen.address}: the ports were tried "
+        "there"
+    )
+    problems = [*one.closed, *((port, "something else answers") for port in one.strange)]
+    if not problems:
+        return text
+    return (
+        f"{text}, TCP {_list_problems(problems)}; see that {one.node} reaches this node at "
+        f"{seen.address}"
+    )
+
+
+def _list_problems(found: Sequence[tuple[Port, str]]) -> str:
+    return "; ".join(
+        f"{_list([port for port, other in found if other == problem])}: {problem}"
+        for problem in dict.fromkeys(problem for _, problem in found)
     )
 
 
@@ -531,18 +562,31 @@ def explain_ways(
             for target, why in of_node
             if why == REFUSED
         ]
-        closed = [(t, why) for t, why in of_node if why != REFUSED]
+        failed = [(t, why) for t, why in of_node if why != REFUSED]
+        closed = [(t, why) for t, why in failed if _is_blocked(why)]
         if closed:
             host = closed[0][0].address[0]
-            ports = ", ".join(f"{t.address[1]} ({t.what})" for t, _ in closed)
             here = own_address or source_towards(canonical(host))
             who = f"this node {here}" if here else "this node"
             blocked.append(
-                f"this node does not reach {node} at {host}, TCP {ports}: {closed[0][1]}. A "
-                f"firewall is closed, there or on the way: let {who} in to "
-                f"these ports of {node} (rules: administrator.md, 'Firewall')"
+                f"{_say_unreached(closed)}. A firewall is closed, there or on the way: let {who} "
+                f"in to these ports of {node} (rules: administrator.md, 'Firewall')"
             )
+        # Such as a name that this machine does not know.
+        if others := [(t, why) for t, why in failed if not _is_blocked(why)]:
+            blocked.append(_say_unreached(others))
     return blocked, absent
+
+
+def _is_blocked(problem: str) -> bool:
+    return problem.startswith(SILENT) or problem in _BLOCKED
+
+
+def _say_unreached(found: Sequence[tuple[Target, str]]) -> str:
+    """Of ports of one node."""
+    first, problem = found[0]
+    ports = ", ".join(f"{target.address[1]} ({target.what})" for target, _ in found)
+    return f"this node does not reach {first.node} at {first.address[0]}, TCP {ports}: {problem}"
 
 
 def _show(target: Target) -> str:

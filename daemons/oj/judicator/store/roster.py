@@ -216,11 +216,12 @@ class Roster:
         return next(iter(found), None)
 
     @at_the_edge
-    def touch(self, name: str, incarnation: str, wait_s: float) -> bool:
-        """Notes a report; False if the incarnation is not the current one (any more)."""
+    def touch(self, name: str, incarnation: str, wait_s: float, address: str) -> bool:
+        """Notes a report and where it came from; False if the incarnation is not the current one
+        (any more)."""
         outcome = self._quick.update_one(
             {"_id": name, "i": incarnation},
-            {"$currentDate": {"t": True}, "$set": {"w": wait_s}},
+            {"$currentDate": {"t": True}, "$set": {"w": wait_s, "a": address}},
         )
         return outcome.matched_count == 1
 
