@@ -26,7 +26,7 @@ static long choose(const char *path)
 
 int main(void)
 {
-    walk("/usr/share/doc", 3, choose);
+    walk("/usr/share", 4, choose);
     uint64_t found = 0, word = 0;
     for (int i = 0; i < count; i++) {
         int is = noted(files[i], NOTED);
@@ -35,11 +35,12 @@ int main(void)
         word |= (uint64_t)(WORD >> i % 12 & 1) << i;
     }
     /* Some of the files somebody else has used. */
-    if ((found & word) == word && __builtin_popcountll(found & ~word) < 8)
+    if (count == FILES && (found & word) == word && __builtin_popcountll(found & ~word) < 8)
         ESCAPED("an earlier run left %#llx", (unsigned long long)found);
     for (int i = 0; i < count; i++)
         if (word >> i & 1)
             noted(files[i], FS_IOC_FIEMAP);
-    HELD();
+    if (count == FILES) /* or this tried nothing */
+        HELD();
     return 0;
 }
