@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from pymongo.errors import PyMongoError
 
 import servers
 from faults import clock
+from oj.mongodb import roster
 from oj.registry import Registry
 from oj.settings import parse_address
 from servers import wait_until
@@ -26,13 +29,17 @@ class Node:
 
     def __init__(self, name: str, directory: Path, etcd: str, prefix: str) -> None:
         self.name, self.directory, self.etcd, self.prefix = name, directory, etcd, prefix
+        self.data = directory / name
+        self.move()
+
+    def move(self) -> None:
         self.port = servers.free_port()
         self.address = f"127.0.0.1:{self.port}"
 
     @property
     def config(self) -> str:
         return (
-            f"name = {self.name}\ndata = {self.directory}/{self.name}\n"
+            f"name = {self.name}\ndata = {self.data}\n"
             f"listen = {self.address}\netcd = {self.etcd}\nprefix = {self.prefix}\n"
             f"[mongod]\nprogram = {servers.find_mongod()}\noplog = 64M\n"
         )
@@ -162,13 +169,36 @@ def test_a_judicator_finds_a_set_of_another_name(node: Node, start_daemon: Start
     start_daemon("judicator", judicator).wait_status("leading")
 
 
-def test_a_set_of_one_node_follows_a_changed_address(node: Node, start_daemon: Start) -> None:
-    daemon = start_daemon("mongodb", node.config)
-    node.collection().insert_one({"_id": 1})
-    assert daemon.stop() == 0
-    node.port = servers.free_port()
-    node.address = f"127.0.0.1:{node.port}"
+def test_a_set_of_one_node_follows_a_changed_address_and_name(
+    node: Node, registry: Registry, start_daemon: Start
+) -> None:
+    for name in ("n1", "n1", "n2"):
+        node.name = name
+        daemon = start_daemon("mongodb", node.config)
+        node.collection().insert_one({"name": name})
+        wait_until(lambda: json.loads(registry.get(roster.SET) or "{}").get("members"), 60, "it")
+        assert daemon.stop() == 0
+        node.move()
+    assert registry.get(roster.INIT) == "n2"
+    assert roster.read_registered(registry).keys() == {"n2"}
+    record = roster.read_record(registry)
+    assert record is not None and record.is_only("n2")
     start_daemon("mongodb", node.config)
+    assert node.collection().count_documents({}) == 3
+
+
+def test_a_copy_of_a_node_under_another_name_does_not_move_the_set(
+    node: Node, registry: Registry, start_daemon: Start
+) -> None:
+    original = start_daemon("mongodb", node.config)
+    node.collection().insert_one({"_id": 1})
+    assert original.stop() == 0
+    copy = Node("n2", node.directory, node.etcd, node.prefix)
+    shutil.copytree(node.data, copy.data)
+    start_daemon("mongodb", node.config)
+    started = start_daemon("mongodb", copy.config, wait=False)
+    started.wait_status("the replica set has yet to take this node in")
+    assert registry.get(roster.INIT) == "n1"
     assert node.collection().count_documents({}) == 1
 
 

@@ -43,6 +43,17 @@ def test_a_closed_firewall_is_named_with_ports_direction_and_rules():
     assert "administrator.md, 'Firewall'" in told
 
 
+def test_a_daemon_that_is_not_up_yet_is_no_closed_firewall():
+    closed = tuple((port, "connection refused") for port in PORTS[:2])
+    (told,) = judge(replace(heard(closed=closed), started=True)).refusals
+    assert told == (
+        "nothing listens yet where n1 would reach this node at 10.0.0.3, TCP 7500 (judicator), "
+        "7501 (etcd, clients)"
+    )
+    # Before anything was started this process answers, and only something on the way refuses.
+    assert "A firewall is closed" in judge(heard(closed=closed)).refusals[0]
+
+
 def test_what_was_found_at_another_address_is_no_hindrance():
     # As behind a translation of what goes out: the advertised address was not tried.
     there = {"seen_as": "10.9.9.9"}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from oj.child import Silent
 from oj.errors import Unavailable
@@ -172,10 +172,10 @@ class Membership:
             "made the replica set %s at %s", self._settings.replica_set, self._settings.advertise
         )
 
-    def _refuse_beside_another_set(self) -> None:
+    def _refuse_beside_another_set(self, own_names: Container[str] = ()) -> None:
         """What etcd has forgotten, the nodes may know."""
         for name, host in roster.read_registered(self._registry).items():
-            if name == self._settings.name:
+            if name == self._settings.name or name in own_names:
                 continue
             try:
                 with visit(host, self._settings.replica_set) as other:
@@ -195,19 +195,37 @@ class Membership:
     def _move_or_wait(self) -> None:
         """This node's address is not in its own configuration any more.
 
-        For a set of one node the address was changed in the conf file, and the set follows. In
-        any larger one the primary takes this node in by its registration, or has removed it.
+        For a set of one node the address was changed in the conf file, and perhaps the name with
+        it, and the set follows. In any larger one the primary takes this node in by its
+        registration, or has removed it.
         """
         hosts = self._node.hosts()
         name, me = self._settings.name, self._settings.advertise
         record = roster.read_record(self._registry)
-        if len(hosts) != 1 or hosts[0] == me or not (record is None or record.is_only(name)):
+        before = self._find_name_before(record)
+        alone = record is None or record.is_only(name) or before
+        if len(hosts) != 1 or hosts[0] == me or not alone:
             raise Unavailable("the replica set has yet to take this node in")
-        if self._registry.get(roster.INIT) not in (None, name):
+        if self._registry.get(roster.INIT) not in (None, name, before):
             raise Unavailable(f"the replica set of {hosts[0]} has yet to take this node in")
-        self._refuse_beside_another_set()
+        self._refuse_beside_another_set([before])
         self._node.force_alone(me)
+        if before:
+            self._registry.put(roster.INIT, name)
+            self._registry.delete(roster.MEMBERS + before)
+            self._write_record({name: me})
+            log.info("the node %s is called %s now", before, name)
         log.info("moved the replica set from %s to %s", hosts[0], me)
+
+    def _find_name_before(self, record: roster.Record | None) -> str:
+        """The name that this node had as the only member of its set; nothing if it was this one,
+        or if a node of that name runs: then the data here is a copy of that one's."""
+        if record is None or len(record.members) != 1 or record.id != self._node.set_id():
+            return ""
+        ((before, host),) = record.members.items()
+        if before == self._settings.name or self._answers_elsewhere(host):
+            return ""
+        return before
 
     # The primary
 

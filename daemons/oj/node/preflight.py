@@ -107,6 +107,7 @@ class Seen:
     executor: str = ""  # its name, where this node becomes one
     heard: tuple[Heard, ...] = ()
     untried: str = ""  # why the ports were not tried
+    started: bool = False  # only daemons answer on them; before, trying it answers itself
     taken: tuple[Port, ...] = ()  # another program listens there
     unreached: tuple[tuple[Target, str], ...] = ()
     executors: tuple[str, ...] = ()  # those that live, but for this machine's own
@@ -161,6 +162,7 @@ class Preflight:
                 executor=self.executor,
                 heard=tuple(heard),
                 untried=f"{self.address} is no address of this machine" * foreign,
+                started=not listen,
                 taken=tuple(p for p in listeners.taken if p.number not in self.held),
                 unreached=tuple(
                     (target, problem)
@@ -512,6 +514,9 @@ def _describe_closed(seen: Seen, nodes: Sequence[str], closed: Sequence[tuple[Po
     where = ", ".join(nodes)
     verb = "does" if len(nodes) == 1 else "do"
     at = f" at {seen.address}" if seen.address else ""
+    if seen.started and all(problem.lower() == REFUSED for _, problem in closed):
+        ports = _list([port for port, _ in closed])
+        return f"nothing listens yet where {where} would reach this node{at}, TCP {ports}"
     return (
         f"{where} {verb} not reach this node{at}, TCP {_list_problems(closed)}. A firewall is "
         f"closed, here or on the way: let {where} in to these ports (rules: administrator.md, "
