@@ -351,6 +351,8 @@ bool guard_look(struct guard *guard, const struct guard_machine *machine,
         guard->held = 0;
     } else {
         bool low = available_bytes(machine) < machine->reserve_bytes;
+        if (stacks < MARGIN / 4) /* a few are in the margin */
+            stacks = 0;
         if (guard->uncounted - stacks > margin)
             guard->held = guard->uncounted - stacks;
         else if (should_check(guard, low || guard->uncounted + (int64_t)used > most))
