@@ -49,12 +49,12 @@ enum {
     /* Each core counts up to 64 pages ahead for a cgroup. */
     AHEAD = 256 * 1024,
     /* What we expect of a core at most, which decides when to look again ... */
-    EXPECTED_MIB_S = 512, /* twice the fastest that is known */
+    EXPECTED_MIB_S = 1024,
     /* ... and the most that could be: pages can be had at this rate if nobody touches them. */
     MOST_BYTES_US = 8192,
     TICK_NS = 10000000,
     LEAST_PAUSE_NS = 1000000,
-    MOST_PAUSE_NS = 20000000,
+    MOST_PAUSE_NS = 10000000,
     HUGE_PAGE = 2 * MIB,
     /* The kernel's stack of a thread that ended, with what belongs to it; and how long it may last. */
     STACK = 24 * 1024,
@@ -204,13 +204,14 @@ static int64_t estimate(const struct guard *guard, const struct level *level)
 static bool read_least(const struct guard *guard, const struct guard_machine *machine,
                        const struct cgroup_home *home, struct level *least)
 {
-    enum { PAUSE_MS = 1, TIMES = 3 };
+    enum { TIMES = 4 };
+    const struct timespec pause = {.tv_nsec = 300000};
     struct level now;
 
     if (!read_level(guard, machine, home, least))
         return false;
     for (int i = 1; i < TIMES && estimate(guard, least) > margin_of(guard); i++) {
-        poll(NULL, 0, PAUSE_MS);
+        ppoll(NULL, 0, &pause, NULL);
         if (read_level(guard, machine, home, &now) &&
             now.bytes - now.counted < least->bytes - least->counted)
             *least = now;

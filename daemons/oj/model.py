@@ -32,7 +32,7 @@ MAX_ARGUMENTS = 256
 MAX_ARGUMENT_BYTES = 8 << 10
 MAX_PRIORITY = 100
 MAX_URL_CHARS = 2048
-MAX_STORED_BYTES = 1 << 50  # that a gateway may ask for, of one user and day
+MOST_STORED_BYTES = 1 << 50  # that a gateway may ask for, of one user and day
 
 
 class Status(IntEnum):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from oj.gateway.access import _find_cookie
 from oj.gateway.addresses import MOST_HOPS, find_client
@@ -66,10 +67,13 @@ def client(tmp_path: Path) -> FlaskClient:
 
 
 def cost_s(client: FlaskClient, method: str, path: str, headers: dict[str, str]) -> float:
+    # Not by the client itself, which wants to make sense of the headers as well.
+    environment = EnvironBuilder(path, method=method, headers=headers).get_environ()
+    environment["HTTP_HOST"] = headers.get("Host", "localhost")
     begun_s = time.process_time()
-    answer = client.open(path, method=method, headers=headers)
-    answer.get_data()
-    assert answer.status_code != 500, headers
+    body, status, _ = run_wsgi_app(client.application, environment, buffered=True)
+    b"".join(body)
+    assert not status.startswith("500"), headers
     return time.process_time() - begun_s
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import re
 import secrets
 import threading
 import time
@@ -369,11 +370,8 @@ def _find_cookie(header: str, name: str) -> str:
     Not by Werkzeug, whose 2.2 takes 90 ms for 8 KB of backslashes. Nor is there a bound on the
     header: other applications of the same host may have set much.
     """
-    for pair in header.split(";"):
-        key, _, value = pair.partition("=")
-        if key.strip() == name:
-            return value.strip()
-    return ""
+    found = re.search(rf"(?:^|;)[ \t]*{re.escape(name)}[ \t]*=([^;]*)", header)
+    return found[1].strip() if found else ""
 
 
 def _cookie() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from oj import settings
 from oj.errors import BadSettings, Rejected
-from oj.model import MAX_STORED_BYTES, check_node
+from oj.model import MOST_STORED_BYTES, check_node
 
 Address = tuple[str, int]
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -170,7 +170,7 @@ def find_mistakes(found: Settings) -> list[str]:
         mistakes.append(
             "limits.memory: is less than three times limits.body, so that no such body has room"
         )
-    if found.limits.stored_bytes > MAX_STORED_BYTES:
+    if found.limits.stored_bytes > MOST_STORED_BYTES:
         mistakes.append("limits.stored: is more than 1024T; 0 means no limit")
     return mistakes
 

@@ -98,8 +98,8 @@ class Outward:
 
     def store(self, user: Any, amount_bytes: Any, most_bytes: Any) -> rpc.Quota:
         for value, field in ((amount_bytes, "bytes"), (most_bytes, "most_bytes")):
-            if not isinstance(value, int) or not 0 <= value <= model.MAX_STORED_BYTES:
-                raise Rejected(f"{field} must be between 0 and {model.MAX_STORED_BYTES}", field)
+            if not isinstance(value, int) or not 0 <= value <= model.MOST_STORED_BYTES:
+                raise Rejected(f"{field} must be between 0 and {model.MOST_STORED_BYTES}", field)
         taken = self._uploads.take(model.check_word(user, "user"), amount_bytes, most_bytes)
         return rpc.Quota(
             allowed=taken.allowed, left_bytes=taken.left_bytes, reset_ms=taken.reset_ms
