@@ -313,6 +313,15 @@ def start_in_vain(machine: Machine, command: str) -> None:
         assert status_of(machine, unit).strip().endswith(f"Run: {command}")
 
 
+# Without linearizable, so that a member tells what it knows though it has no majority; etcdctl asks
+# for it since 3.5.
+MEMBERS = """
+import urllib.request
+asked = urllib.request.Request("http://127.0.0.1:7501/v3/cluster/member/list", b"{}")
+print(urllib.request.urlopen(asked, timeout=30).read().decode())
+"""
+
+
 def test_a_member_that_was_purged_and_installed_again_says_how_it_comes_back(site: Site) -> None:
     first, second = site.first, site.second
     task = judge_one(first)
@@ -320,7 +329,7 @@ def test_a_member_that_was_purged_and_installed_again_says_how_it_comes_back(sit
     command = f"oj setup judicator --join {first.address}"
     start_in_vain(second, command)
     # Of two members one is no majority: what this one would tell is not confirmed, nor told.
-    listed = first.run("ETCDCTL_API=3 etcdctl --endpoints=127.0.0.1:7501 member list").stdout
+    listed = first.run(["/usr/bin/python3", "-c", MEMBERS]).stdout
     assert f"http://{second.address}:7502" in listed and "127.0.0.1" not in listed
     oj(second, *command.split()[1:])
     for machine in (first, second):

@@ -166,7 +166,7 @@ def test_cloud_init_makes_an_executor(machine: Machine, judicator: Machine) -> N
 def test_cloud_init_finds_no_mistake_in_the_file(machine: Machine) -> None:
     machine.put(USER_DATA, "/root/executor.yaml")
     done = machine.run("cloud-init schema --config-file /root/executor.yaml")
-    assert "Valid cloud-config" in done.stdout
+    assert done.stdout.startswith("Valid")  # "cloud-config", or "schema" and the file
 
 
 @pytest.mark.each_release
