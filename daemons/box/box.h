@@ -248,6 +248,7 @@ struct guard {
     int64_t grown;   /* since the first look, as far as it can be the run's */
     int64_t uncounted; /* of that, what seems not to be counted for it */
     int64_t held;      /* of that, what is believed */
+    unsigned seen;     /* how many looks in a row found more of it than the margin */
     int64_t seen_through; /* what it may seem to be before that is checked again at once */
     uint64_t checked_ns, check_took_ns;
     unsigned cpus;

@@ -210,7 +210,7 @@ int inside_set_limits(struct fault *fault)
 }
 
 /* Each open file costs kernel memory, of which the smaller part counts for the run. */
-enum { DESCRIPTORS_OF_A_RUN = 256, DESCRIPTORS_OF_A_COMPILE = 1024 };
+enum { DESCRIPTORS_OF_A_RUN = 256, DESCRIPTORS_OF_A_COMPILE = 512 };
 
 static void setup_rlimits(const struct start *start)
 {

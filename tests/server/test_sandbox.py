@@ -1044,7 +1044,7 @@ def test_locks_succeed_without_a_lock(run: Runner) -> None:
 def test_a_run_has_few_descriptors_and_a_compiler_more(run: Runner) -> None:
     script = "ulimit -Hn; ulimit -Sn"
     assert run.sh(script).stdout == b"256\n256\n"
-    assert run.sh(script, writable=True).stdout == b"1024\n1024\n"
+    assert run.sh(script, writable=True).stdout == b"512\n512\n"
 
 
 def test_standard_streams_can_be_opened_by_name(run: Runner, tmp_path: Path) -> None:
