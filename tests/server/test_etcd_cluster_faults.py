@@ -43,6 +43,8 @@ def test_data_that_was_lost_is_replaced_by_joining_anew(three: list[Node]) -> No
 
 def test_all_start_again_on_their_data(three: list[Node]) -> None:
     three[0].write("key", "value")
+    notes = DataDirectory(three[2].data)  # n2 is in them a moment after it got its vote
+    wait_until(lambda: {"n1", "n2"} <= set(notes.read_known().names), 60, "n3 to know both")
     three[0].kill()
     three[1].kill()
     # Whether it has been up or comes up: it is not to blame, and says who is.
