@@ -81,7 +81,7 @@ def web(cluster_bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def judicator(cluster_bed: Bed, installed: Disk) -> Iterator[Machine]:
-    machine = cluster_bed.machine("j1", installed)
+    machine = cluster_bed.machine("c1", installed)
     machine.boot()
     machine.run("oj setup judicator --only", timeout_s=280)  # others judge, not this one
     yield machine
