@@ -19,7 +19,7 @@
  * for nobody, and a core frees up to 62 MB of huge pages in one go: so the least of some samples is
  * taken. A core that clears a huge page has that as well: so the margin grows with the cores that the run
  * uses. And stacks of threads that ended are not counted any more, but freed only when all cores have
- * looked away (RCU): where the run has started as many that it could be these, it is waited until that
+ * looked away (RCU): where as many of the run have ended that it could be these, it is waited until that
  * has happened, and what is still there then is believed (guard_check). Stopping the run meanwhile
  * would be no help: calls that wait would return, and free what they hold.
  *
@@ -48,7 +48,7 @@ enum {
     MARGIN = 8 * MIB,
     /* Each core counts up to 64 pages ahead for a cgroup. */
     AHEAD = 256 * 1024,
-    /* What we expect of a core at most, which decides when to look again ... */
+    /* What we expect of a core, which decides when to look again ... */
     EXPECTED_MIB_S = 1024,
     /* ... and the most that could be: pages can be had at this rate if nobody touches them. */
     MOST_BYTES_US = 8192,
